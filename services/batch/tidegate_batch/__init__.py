@@ -1,0 +1,1 @@
+"""The offline path: scores files chunk by chunk, each row once, whatever is killed."""

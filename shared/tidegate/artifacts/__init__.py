@@ -1,0 +1,1 @@
+"""Immutable model versions: their manifest, their place in the store, and the aliases."""

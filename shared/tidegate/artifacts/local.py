@@ -1,0 +1,115 @@
+"""A version's files on this machine's disk: fetched once, verified at every load."""
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from tidegate.artifacts.layout import version_prefix
+from tidegate.artifacts.manifest import FileEntry, Manifest, PublishedVersion
+from tidegate.errors import DigestMismatchError
+from tidegate.ids import ModelTag
+from tidegate.objects.port import ObjectStore
+
+_BLOCK_BYTES = 1 << 20
+_ABSENT = "no file"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalVersion:
+    """A version whose every file was just found to have the published bytes."""
+
+    folder: Path
+    """Holds each file of the manifest under the path that the manifest gives it."""
+    manifest: Manifest
+    tag: ModelTag
+
+    def file(self, path: str) -> Path:
+        """Return where a file that the manifest lists lies."""
+        return self.folder / path
+
+
+def fetch_version(
+    objects: ObjectStore, published: PublishedVersion, *, cache: Path
+) -> LocalVersion:
+    """Return the version's files, used in place where they lie on this disk, else from the cache.
+
+    The cache is named by digest, so that it can never hold another version's bytes.
+
+    Raises:
+        DigestMismatchError: A file is not the published one.
+    """
+    manifest, tag = published.manifest, published.tag
+    prefix = version_prefix(tag.name, tag.version)
+    in_place = objects.local_path(prefix + "manifest.json")
+    folder = in_place.parent if in_place else cache / tag.digest.replace(":", "-")
+    for path, entry in manifest.files.items():
+        target = folder / path
+        if in_place is None and _sha256_of(target) != entry.sha256:
+            _download(objects, prefix + path, target)
+        _check(target, entry, where=f"{tag} {path}")
+    return LocalVersion(folder=folder, manifest=manifest, tag=tag)
+
+
+def verify_files(objects: ObjectStore, prefix: str, manifest: Manifest) -> list[str]:
+    """Read every file in the store and describe each that is missing or changed."""
+    problems = []
+    for path, entry in manifest.files.items():
+        head = objects.head(prefix + path)
+        found = _ABSENT
+        if head is not None:
+            with objects.open(prefix + path, etag=head.etag) as file:
+                found = _sha256_of_stream(file)
+        if found != entry.sha256:
+            error = DigestMismatchError.of_file(path, expected=entry.sha256, found=found)
+            problems.append(str(error))
+    return problems
+
+
+def _download(objects: ObjectStore, key: str, target: Path) -> None:
+    """Write to a temporary name, flush to disk, then rename: never a half-written file."""
+    head = objects.head(key)
+    if head is None:
+        return  # the check that follows names the missing file
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with (
+        objects.open(key, etag=head.etag) as source,
+        tempfile.NamedTemporaryFile(dir=target.parent, delete=False) as part,
+    ):
+        try:
+            for block in _blocks(source):
+                part.write(block)
+            part.flush()
+            os.fsync(part.fileno())
+            Path(part.name).replace(target)
+        except BaseException:  # also on Ctrl-C: leave no orphan behind, then go on failing
+            Path(part.name).unlink(missing_ok=True)
+            raise
+
+
+def _check(target: Path, entry: FileEntry, *, where: str) -> None:
+    found = _sha256_of(target)
+    if found != entry.sha256:
+        raise DigestMismatchError.of_file(where, expected=entry.sha256, found=found)
+
+
+def _sha256_of(path: Path) -> str:
+    if not path.is_file():
+        return _ABSENT
+    with path.open("rb") as file:
+        return _sha256_of_stream(file)
+
+
+def _sha256_of_stream(file: BinaryIO) -> str:
+    digest = hashlib.sha256()
+    for block in _blocks(file):
+        digest.update(block)
+    return digest.hexdigest()
+
+
+def _blocks(file: BinaryIO) -> Iterator[bytes]:
+    while block := file.read(_BLOCK_BYTES):
+        yield block

@@ -1,0 +1,117 @@
+"""One ONNX model in one onnxruntime session on the CPU."""
+
+from pathlib import Path
+from typing import Final, Self
+
+import numpy as np
+import onnxruntime as ort
+from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
+
+from tidegate.errors import ArtifactError, BackendError
+from tidegate.inference.arrays import Array, Tensors
+from tidegate.tensors.datatypes import FROM_ONNX
+from tidegate.tensors.signature import VARIABLE, Signature, TensorSpec
+
+PROVIDER: Final = "CPUExecutionProvider"
+_RUN_ERRORS: Final = (
+    ort_errors.Fail,
+    ort_errors.InvalidArgument,
+    ort_errors.RuntimeException,
+    ort_errors.EPFail,
+)
+_LOAD_ERRORS: Final = (
+    *_RUN_ERRORS,
+    ort_errors.InvalidGraph,
+    ort_errors.InvalidProtobuf,
+    ort_errors.NoSuchFile,
+    ort_errors.NotImplemented,
+)
+
+
+class ModelRunner:
+    """A loaded model; ``run`` may be called from any thread, one call at a time.
+
+    onnxruntime reads the input arrays until the call returns, so they belong to the call:
+    nobody may write to them meanwhile.
+    """
+
+    def __init__(self, session: ort.InferenceSession) -> None:
+        self._session = session
+        self.signature = signature_of(session)
+        self._output_names = [spec.name for spec in self.signature.outputs]
+
+    @classmethod
+    def load(cls, file: Path, *, threads: int) -> Self:
+        """Load a model file.
+
+        Args:
+            file: An ONNX model.
+            threads: Cores that one call may use, at least 1. Stated, because onnxruntime's own
+                choice is all of them, for every session again.
+
+        Raises:
+            ArtifactError: onnxruntime cannot load it, or would run it on something else.
+        """
+        options = ort.SessionOptions()
+        options.intra_op_num_threads = threads
+        options.inter_op_num_threads = 1
+        try:
+            session = ort.InferenceSession(file, options, providers=[PROVIDER])
+        except _LOAD_ERRORS as error:
+            raise ArtifactError(
+                f"onnxruntime {ort.__version__} cannot load {file.name}: {error}"
+            ) from error
+        if session.get_providers() != [PROVIDER]:
+            raise ArtifactError(
+                f"{file.name} would run on {session.get_providers()}, not on {PROVIDER} as asked"
+            )
+        return cls(session)
+
+    def run(self, inputs: Tensors) -> dict[str, Array]:
+        """Score one batch.
+
+        Args:
+            inputs: What the signature asks for, contiguous; the caller has checked it.
+
+        Returns:
+            One array ``(rows, …)`` per output, in the signature's order.
+
+        Raises:
+            BackendError: The model raised, or answered with another number of rows.
+        """
+        rows = next(iter(inputs.values())).shape[0]
+        try:
+            values = self._session.run(self._output_names, inputs)
+        except _RUN_ERRORS as error:
+            raise BackendError(f"the model raised on a batch of {rows} rows: {error}") from error
+        outputs = dict(zip(self._output_names, map(np.asarray, values), strict=True))
+        for name, array in outputs.items():
+            if array.ndim == 0 or array.shape[0] != rows:
+                raise BackendError(
+                    f"output {name!r} has shape {list(array.shape)} for a batch of {rows} rows; "
+                    "its leading dimension must be the rows"
+                )
+        return outputs
+
+
+def signature_of(session: ort.InferenceSession) -> Signature:
+    """Read the signature out of a loaded session.
+
+    Raises:
+        ArtifactError: An input or output is no tensor of a datatype that can be served.
+    """
+    return Signature(
+        inputs=tuple(map(_spec_of, session.get_inputs())),
+        outputs=tuple(map(_spec_of, session.get_outputs())),
+    )
+
+
+def _spec_of(node: ort.NodeArg) -> TensorSpec:
+    datatype = FROM_ONNX.get(node.type)
+    if datatype is None:
+        raise ArtifactError(
+            f"{node.name!r} is a {node.type}, which cannot be served; tensors of "
+            f"{', '.join(FROM_ONNX)} can. A converter's option, such as zipmap=False, may help."
+        )
+    shape = tuple(size if isinstance(size, int) else VARIABLE for size in node.shape)
+    return TensorSpec(name=node.name, datatype=datatype.name, shape=shape)

@@ -1,0 +1,127 @@
+"""``tabular``: named columns of numbers, booleans and categories become one input.
+
+Both ways in build one column at a time and cast it with the same code, so that the same value
+gives the same bits whether it came as JSON or from a table.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from tidegate.artifacts.manifest import Column, TabularSpec
+from tidegate.inference.arrays import Array
+from tidegate.tensors.datatypes import DATATYPES
+from tidegate.tensors.signature import Signature, SignatureMismatchError
+
+_PYTHON_TYPES: dict[str, tuple[type, ...]] = {
+    "number": (int, float),
+    "integer": (int,),
+    "boolean": (bool,),
+    "category": (str,),
+}
+_NUMPY_KINDS = {"number": "iuf", "integer": "iu", "boolean": "b", "category": ""}
+"""Array kinds that need no look at each value."""
+
+
+class TabularReader:
+    """Reads the manifest's columns, in its order; further columns are ignored."""
+
+    def __init__(self, spec: TabularSpec, signature: Signature) -> None:
+        found = signature.input(spec.input)
+        if found is None:
+            raise ValueError(f"[tabular] input {spec.input!r} is none of {signature}")
+        self._spec = spec
+        self._dtype = np.dtype(DATATYPES[found.datatype].numpy)
+        self.columns = tuple(column.name for column in spec.columns)
+
+    def from_instances(self, instances: Sequence[object]) -> dict[str, Array]:
+        """Read objects of named columns, or lists in the order of the columns."""
+        rows = [self._named(row, place) for place, row in enumerate(instances)]
+        return self._stack(
+            {
+                column.name: _object_array([row.get(column.name) for row in rows])
+                for column in self._spec.columns
+            }
+        )
+
+    def _named(self, row: object, place: int) -> Mapping[str, object]:
+        if isinstance(row, Mapping):
+            return row
+        if isinstance(row, list) and len(row) == len(self.columns):
+            return dict(zip(self.columns, row, strict=True))
+        raise SignatureMismatchError.of_input(
+            self._spec.input,
+            expected=f"instance {place} to be an object of named columns, or a list of "
+            f"{len(self.columns)} values in the order of {list(self.columns[:3])}…",
+            found=f"a list of {len(row)}" if isinstance(row, list) else f"{row!r:.60}",
+        )
+
+    def from_columns(self, columns: Mapping[str, Array]) -> dict[str, Array]:
+        """Read arrays ``(rows,)``."""
+        return self._stack(columns)
+
+    def _stack(self, columns: Mapping[str, Array]) -> dict[str, Array]:
+        rows = len(columns[self.columns[0]])
+        stacked = np.empty((rows, len(self.columns)), dtype=self._dtype)
+        for place, column in enumerate(self._spec.columns):
+            stacked[:, place] = self._encode(column, columns[column.name])
+        if self._dtype.kind == "f" and not np.isfinite(stacked).all():
+            self._refuse_infinite(stacked)
+        return {self._spec.input: stacked}
+
+    def _encode(self, column: Column, values: Array) -> Array:
+        """Return the column as numbers ``(rows,)``; NaN and ``None`` are missing values."""
+        if values.dtype.kind in _NUMPY_KINDS[column.type]:
+            filled = _fill(column, values) if values.dtype.kind == "f" else values
+            with np.errstate(over="ignore"):  # an infinite result is refused for the whole batch
+                return filled.astype(self._dtype)
+        encoded = [_value(column, value, row) for row, value in enumerate(values.tolist())]
+        with np.errstate(over="ignore"):
+            return np.array(encoded).astype(self._dtype)
+
+    def _refuse_infinite(self, stacked: Array) -> None:
+        row, place = (int(where) for where in np.argwhere(~np.isfinite(stacked))[0])
+        raise SignatureMismatchError.of_input(
+            self.columns[place],
+            expected=f"a finite number within the range of {self._dtype} in row {row}",
+            found="a larger one",
+        )
+
+
+def _fill(column: Column, values: Array) -> Array:
+    missing = np.isnan(values)
+    if not missing.any():
+        return values
+    return np.where(missing, _value(column, None, int(missing.argmax())), values)
+
+
+def _value(column: Column, value: object, row: int) -> float:
+    """Check one value and turn it into a number."""
+    missing = value is None or (isinstance(value, float) and np.isnan(value))
+    chosen = column.default if missing else value
+    known = isinstance(chosen, _PYTHON_TYPES[column.type])
+    if column.type != "boolean" and isinstance(chosen, bool):
+        known = False  # True is an int to Python, not to people
+    if known and column.categories is not None:
+        known = chosen in column.categories
+    if not known:
+        raise _wrong_value(column, value, row, missing=missing)
+    return float(column.categories.index(str(chosen)) if column.categories else chosen)  # type: ignore[arg-type] # checked by _PYTHON_TYPES
+
+
+def _wrong_value(
+    column: Column, value: object, row: int, *, missing: bool
+) -> SignatureMismatchError:
+    kind = f"one of {list(column.categories)}" if column.categories else f"a {column.type}"
+    return SignatureMismatchError.of_input(
+        column.name,
+        expected=f"{kind} in row {row}",
+        found="no value, and the column has no default" if missing else f"{value!r:.60}",
+    )
+
+
+def _object_array(values: list[object]) -> Array:
+    """Keep Python's values as they are; numpy must not guess a type for them."""
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array

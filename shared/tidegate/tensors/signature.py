@@ -1,0 +1,117 @@
+"""What a model reads and writes, and the check of a batch against it."""
+
+from collections.abc import Mapping
+from typing import Self
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from tidegate.errors import RequestRejectedError
+from tidegate.tensors.datatypes import DATATYPES
+
+VARIABLE = -1
+"""A dimension that may have any length; the leading one of a batch is the rows."""
+
+
+class SignatureMismatchError(RequestRejectedError):
+    """A tensor that is sound in itself but not what this model reads."""
+
+    code = "signature_mismatch"
+    input: str
+    expected: str
+    found: str
+
+    @classmethod
+    def of_input(cls, name: str, *, expected: str, found: str) -> Self:
+        """Describe one input by what the signature asks for and what came."""
+        error = cls(f"Input {name!r}: expected {expected}, found {found}.")
+        error.input, error.expected, error.found = name, expected, found
+        return error
+
+
+class TensorSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Name, datatype and shape of one input or output."""
+
+    name: str
+    datatype: str
+    """A key of ``DATATYPES``."""
+    shape: tuple[int, ...]
+    """``-1`` marks a variable dimension; the leading one, the rows, is included."""
+
+    def __post_init__(self) -> None:
+        """Refuse a datatype or a dimension that means nothing."""
+        if self.datatype not in DATATYPES:
+            raise ValueError(f"{self.name}: unknown datatype {self.datatype!r}")
+        if any(size < VARIABLE for size in self.shape):
+            raise ValueError(f"{self.name}: shape {self.shape} has a dimension below -1")
+
+    @property
+    def row_shape(self) -> tuple[int, ...]:
+        """The shape of one row: everything after the leading dimension."""
+        return self.shape[1:]
+
+    def __str__(self) -> str:
+        return f"{self.datatype} {list(self.shape)}"
+
+    def check(self, values: npt.NDArray[np.generic]) -> None:
+        """Accept a batch of this tensor, ``(rows, …)`` of the right numpy type.
+
+        Raises:
+            SignatureMismatchError: The type, rank or a fixed dimension differs; the leading
+                dimension, the rows, is not looked at.
+        """
+        if values.dtype != np.dtype(DATATYPES[self.datatype].numpy):
+            raise SignatureMismatchError.of_input(
+                self.name, expected=self.datatype, found=str(values.dtype)
+            )
+        fits = values.ndim == len(self.shape) and all(
+            want in {VARIABLE, have}
+            for want, have in zip(self.row_shape, values.shape[1:], strict=True)
+        )
+        if not fits:
+            raise SignatureMismatchError.of_input(
+                self.name,
+                expected=f"shape {[VARIABLE, *self.row_shape]}",
+                found=f"shape {list(values.shape)}",
+            )
+
+
+class Signature(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All inputs and outputs of a model, in its own order."""
+
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+
+    def input(self, name: str) -> TensorSpec | None:
+        """Find an input by name."""
+        return next((spec for spec in self.inputs if spec.name == name), None)
+
+    def check(self, inputs: Mapping[str, npt.NDArray[np.generic]]) -> int:
+        """Accept one batch and count its rows.
+
+        Args:
+            inputs: One array ``(rows, …)`` per input of the signature, and no other.
+
+        Returns:
+            The leading dimension that all inputs share, at least 1.
+
+        Raises:
+            SignatureMismatchError: A name, type, shape or row count differs.
+        """
+        expected = [spec.name for spec in self.inputs]
+        for name in [*inputs, *expected]:
+            if name not in inputs or name not in expected:
+                raise SignatureMismatchError.of_input(
+                    name, expected=f"the inputs {expected}", found=f"{list(inputs)}"
+                )
+        for spec in self.inputs:
+            spec.check(inputs[spec.name])
+        rows: dict[str, int] = {spec.name: inputs[spec.name].shape[0] for spec in self.inputs}
+        if len(set(rows.values())) != 1 or 0 in rows.values():
+            raise SignatureMismatchError.of_input(
+                expected[0],
+                expected="the same number of rows, at least 1, in every input",
+                found=f"{rows}",
+            )
+        return next(iter(rows.values()))
