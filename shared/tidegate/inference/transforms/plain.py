@@ -65,7 +65,7 @@ def _unpack(values: Array | list[object]) -> Array | list[object]:
 
 def _may_become(found: np.dtype[np.generic], wanted: np.dtype[np.generic]) -> bool:
     """Numbers become numbers of a kind that can hold them; text and booleans stay themselves."""
-    if wanted.kind == "O" or found.kind == wanted.kind:
+    if wanted.kind in {"O", found.kind}:
         return True
     return {"f": "iuf", "i": "iu", "u": "iu"}.get(wanted.kind, "").find(found.kind) >= 0
 
