@@ -5,6 +5,7 @@ from typing import Self
 
 from tidegate.artifacts.local import LocalVersion
 from tidegate.artifacts.manifest import Manifest
+from tidegate.errors import ArtifactError
 from tidegate.ids import ModelTag
 from tidegate.inference.arrays import Array, Tensors
 from tidegate.inference.runner import ModelRunner
@@ -29,10 +30,14 @@ class Model:
         Raises:
             ArtifactError: The model cannot be loaded, or its signature is not the manifest's.
         """
-        runner = ModelRunner.load(
-            version.file(version.manifest.variants["default"]), threads=threads
-        )
-        return cls(manifest=version.manifest, tag=version.tag, runner=runner)
+        manifest = version.manifest
+        runner = ModelRunner.load(version.file(manifest.variants["default"]), threads=threads)
+        if runner.signature != manifest.signature:
+            raise ArtifactError(
+                f"{version.tag} has another signature than its manifest: expected "
+                f"{manifest.signature}, found {runner.signature}. Publish the model again."
+            )
+        return cls(manifest=manifest, tag=version.tag, runner=runner)
 
     @property
     def signature(self) -> Signature:

@@ -83,6 +83,11 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
 
+    def __str__(self) -> str:
+        """Return what a person compares: names with their types, inputs before outputs."""
+        sides = (self.inputs, self.outputs)
+        return " -> ".join(", ".join(f"{s.name} {s}" for s in side) for side in sides)
+
     def input(self, name: str) -> TensorSpec | None:
         """Find an input by name."""
         return next((spec for spec in self.inputs if spec.name == name), None)

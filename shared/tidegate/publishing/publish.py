@@ -1,0 +1,184 @@
+"""Publishing one version: claim a number, write the files, and let the manifest make it exist.
+
+The order is the safety: a killed publish leaves a claimed number and perhaps some files, which
+nobody reads, because a version without a manifest does not exist. A claimed number is never used
+again, so that no two publishers ever write into one folder.
+"""
+
+import math
+import secrets
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from tidegate.artifacts.layout import (
+    claim_key,
+    manifest_key,
+    model_prefix,
+    version_of_key,
+    version_prefix,
+)
+from tidegate.artifacts.manifest import (
+    MODEL_FILE,
+    BatchInvariance,
+    FileEntry,
+    Manifest,
+    PublishedVersion,
+    TransformSpec,
+    dump_manifest,
+)
+from tidegate.artifacts.store import ArtifactStore
+from tidegate.clock import WallClock
+from tidegate.errors import ArtifactError
+from tidegate.ids import Alias, ModelName, ModelTag, Version, digest_of
+from tidegate.inference.runner import ModelRunner
+from tidegate.objects.port import ObjectStore, Refused
+from tidegate.publishing.graph import Graph, external_files, read_graph
+from tidegate.publishing.transform_file import check_transform, read_transform
+from tidegate.publishing.trial import Trial, try_model
+from tidegate.publishing.triton import refresh_config
+
+DEFAULT_TOLERANCE = 1e-5
+"""Absolute; float32 sums in another order differ by about 1e-7 of their size."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """What somebody wants to publish."""
+
+    name: ModelName
+    file: Path
+    """An ONNX model; weights outside the file lie beside it."""
+    transform: Path | None = None
+    """A transform.toml."""
+    alias: Alias | None = None
+    """Moved to the new version once that exists."""
+    tolerance: float = DEFAULT_TOLERANCE
+    """How far a row's answer may depend on its batch-mates, absolute."""
+
+
+def publish(store: ArtifactStore, candidate: Candidate, *, clock: WallClock) -> PublishedVersion:
+    """Check a model, run it, and publish it as the next version.
+
+    Raises:
+        ArtifactError: The file, its transform or what it answered cannot be served; nothing was
+            written then.
+        PartUnavailableError: The store failed on the way; at most a number was used up.
+    """
+    with tempfile.TemporaryDirectory(prefix="tidegate-publish-") as folder:
+        snapshot = _snapshot(candidate.file, Path(folder))
+        draft = _inspect(snapshot, candidate, created_at=clock.utc_now().isoformat())
+        version = _claim(store.objects, candidate.name)
+        manifest = msgspec.structs.replace(draft, version=version)
+        _write_files(store.objects, Path(folder), manifest)
+        published = _write_manifest(store.objects, manifest)
+    refresh_config(store, candidate.name)
+    if candidate.alias is not None:
+        store.move_alias(candidate.name, candidate.alias, version)
+    return published
+
+
+def _snapshot(file: Path, folder: Path) -> Path:
+    """Copy the model and its weights, so that what is checked is what is published."""
+    if not file.is_file():
+        raise ArtifactError(f"{file} is no file; give the path of an ONNX model")
+    target = folder / MODEL_FILE
+    shutil.copyfile(file, target)
+    for location in external_files(file):
+        beside = folder / location
+        beside.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file.parent / location, beside)
+    return target
+
+
+def _inspect(model: Path, candidate: Candidate, *, created_at: str) -> Manifest:
+    """Return the manifest as it will be, with version 0 still to be claimed."""
+    graph = read_graph(model)
+    runner = ModelRunner.load(model, threads=1)
+    trial = try_model(runner)
+    transform = read_transform(candidate.transform) if candidate.transform else TransformSpec()
+    check_transform(transform, runner.signature)
+    return Manifest(
+        name=candidate.name,
+        version=0,
+        created_at=created_at,
+        files=_file_entries(model.parent, graph),
+        signature=runner.signature,
+        batch_axis=trial.batch_axis,
+        batch_invariance=BatchInvariance(
+            tolerance=candidate.tolerance, measured=_finite(trial.largest_difference)
+        ),
+        transforms=transform,
+        variants={"default": MODEL_FILE},
+        opset=graph.opset,
+        source=candidate.file.name,
+        warnings=_warnings(trial, candidate.tolerance),
+    )
+
+
+def _file_entries(folder: Path, graph: Graph) -> dict[str, FileEntry]:
+    return {
+        path: FileEntry(
+            sha256=digest_of((folder / path).read_bytes()).removeprefix("sha256:"),
+            bytes=(folder / path).stat().st_size,
+        )
+        for path in (MODEL_FILE, *graph.external_files)
+    }
+
+
+def _finite(difference: float | None) -> float | None:
+    """JSON has no infinity; the warning says that labels differed."""
+    return difference if difference is not None and math.isfinite(difference) else None
+
+
+def _warnings(trial: Trial, tolerance: float) -> tuple[str, ...]:
+    difference = trial.largest_difference
+    if difference is None or difference <= tolerance:
+        return ()
+    how_far = f"by {difference:.2g}" if math.isfinite(difference) else "in a label or a number"
+    warning = (
+        f"a row's answer depends on its batch-mates: it differed {how_far}, the tolerance is "
+        f"{tolerance:g}. Batching may change answers; look for normalisation over the batch axis."
+    )
+    return (warning,)
+
+
+def _claim(objects: ObjectStore, name: ModelName) -> Version:
+    """Take the next number that nobody ever took."""
+    claim_id = secrets.token_hex(16)
+    taken = [version_of_key(key) or 0 for key in objects.keys(model_prefix(name))]
+    version = max(taken, default=0) + 1
+    while not _takes(objects, claim_key(name, version), claim_id):
+        version += 1
+    return Version(version)
+
+
+def _takes(objects: ObjectStore, key: str, claim_id: str) -> bool:
+    body = msgspec.json.encode({"schema": 1, "claim_id": claim_id})
+    if not isinstance(objects.put_if_absent(key, body), Refused):
+        return True
+    stored = objects.get(key)  # ours, if only the reply of the first try was lost
+    return stored is not None and claim_id.encode() in stored.body
+
+
+def _write_files(objects: ObjectStore, folder: Path, manifest: Manifest) -> None:
+    """The folder is ours by the claim: a file that is there already is our own earlier try."""
+    prefix = version_prefix(ModelName(manifest.name), manifest.version)
+    for path in manifest.files:
+        objects.put_if_absent(prefix + path, folder / path)
+
+
+def _write_manifest(objects: ObjectStore, manifest: Manifest) -> PublishedVersion:
+    name, version = ModelName(manifest.name), Version(manifest.version)
+    key, body = manifest_key(name, version), dump_manifest(manifest)
+    if isinstance(objects.put_if_absent(key, body), Refused):
+        stored = objects.get(key)
+        if stored is None or stored.body != body:
+            raise ArtifactError(
+                f"{key} in {objects.url} was written by somebody else although {name}@{version} "
+                "was claimed here. Nothing of theirs was changed; publish again."
+            )
+    return PublishedVersion(manifest=manifest, tag=ModelTag(name, version, digest_of(body)))
