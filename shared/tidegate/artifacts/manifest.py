@@ -25,7 +25,9 @@ class FileEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     bytes: int
 
 
-class Column(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Column(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
     """One named column that people send, in the order of the model's columns."""
 
     name: str
@@ -78,7 +80,9 @@ class LabelsSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             raise ValueError(f"[labels] names must be given, each once; found {self.names}")
 
 
-class TransformSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class TransformSpec(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
     """How people's rows become tensors and tensors become what people read."""
 
     tabular: TabularSpec | None = None

@@ -112,7 +112,8 @@ def _value(column: Column, value: object, row: int) -> float:
 def _wrong_value(
     column: Column, value: object, row: int, *, missing: bool
 ) -> SignatureMismatchError:
-    kind = f"one of {list(column.categories)}" if column.categories else f"a {column.type}"
+    named = "an integer" if column.type == "integer" else f"a {column.type}"
+    kind = f"one of {list(column.categories)}" if column.categories else named
     return SignatureMismatchError.of_input(
         column.name,
         expected=f"{kind} in row {row}",

@@ -1,0 +1,177 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidegate.artifacts.manifest import Column, LabelsSpec, TabularSpec
+from tidegate.inference.transforms.labels import build_writer
+from tidegate.inference.transforms.plain import PlainReader
+from tidegate.inference.transforms.tabular import TabularReader
+from tidegate.tensors import Signature, SignatureMismatchError, TensorSpec
+
+
+def signature(datatype: str = "FP32", *shape: int) -> Signature:
+    return Signature(
+        inputs=(TensorSpec(name="input", datatype=datatype, shape=shape or (-1, 4)),),
+        outputs=(TensorSpec(name="probabilities", datatype="FP32", shape=(-1, 2)),),
+    )
+
+
+COLUMNS = (
+    Column(name="age", type="number"),
+    Column(name="visits", type="integer", default=0),
+    Column(name="smoker", type="boolean", default=False),
+    Column(name="city", type="category", categories=("Bern", "Oslo")),
+)
+READER = TabularReader(TabularSpec(input="input", columns=COLUMNS), signature())
+ROW = {"age": 41.5, "visits": 3, "smoker": True, "city": "Oslo"}
+
+
+def objects(*values: object) -> np.ndarray:
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array
+
+
+def test_named_columns_become_the_models_row() -> None:
+    tensor = READER.from_instances([ROW])["input"]
+    assert tensor.dtype == np.float32
+    assert tensor.tolist() == [[41.5, 3.0, 1.0, 1.0]]
+
+
+def test_a_list_is_read_in_the_order_of_the_columns() -> None:
+    named, listed = (READER.from_instances([row])["input"] for row in (ROW, list(ROW.values())))
+    assert np.array_equal(named, listed)
+
+
+def test_further_columns_are_ignored() -> None:
+    assert READER.from_instances([{**ROW, "note": "x"}])["input"].shape == (1, 4)
+
+
+def test_a_default_stands_in_for_a_missing_or_null_value() -> None:
+    tensor = READER.from_instances([{"age": 1, "city": "Bern"}, {**ROW, "visits": None}])["input"]
+    assert tensor.tolist() == [[1.0, 0.0, 0.0, 0.0], [41.5, 0.0, 1.0, 1.0]]
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"age": "41"}, "'age': expected a number in row 1, found '41'"),
+        ({"age": True}, "'age': expected a number in row 1, found True"),
+        ({"age": None}, "no value, and the column has no default"),
+        ({"age": 1e39}, "'age': expected a finite number"),
+        ({"visits": 1.5}, "'visits': expected an integer in row 1"),
+        ({"smoker": 1}, "'smoker': expected a boolean in row 1"),
+        ({"city": "Rome"}, r"'city': expected one of \['Bern', 'Oslo'\] in row 1, found 'Rome'"),
+        ({"city": ["Bern"]}, "'city'"),
+    ],
+)
+def test_a_value_that_does_not_fit_is_refused_naming_row_and_column(
+    change: dict[str, object], expected: str
+) -> None:
+    with pytest.raises(SignatureMismatchError, match=expected):
+        READER.from_instances([ROW, {**ROW, **change}])
+
+
+@pytest.mark.parametrize("row", [7, "x", None, [1, 2], {"age": 1}.keys()])
+def test_an_instance_that_is_no_row_is_refused(row: object) -> None:
+    with pytest.raises(SignatureMismatchError, match="instance 1"):
+        READER.from_instances([ROW, row])
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.floats(-1e30, 1e30),
+            st.integers(-(2**31), 2**31),
+            st.booleans(),
+            st.sampled_from(["Bern", "Oslo"]),
+        ),
+        min_size=1,
+        max_size=8,
+    )
+)
+def test_a_row_gives_the_same_bits_as_json_and_as_a_table(
+    rows: list[tuple[float, int, bool, str]],
+) -> None:
+    ages, visits, smokers, cities = zip(*rows, strict=True)
+    columns = {
+        "age": np.array(ages),
+        "visits": np.array(visits),
+        "smoker": np.array(smokers),
+        "city": objects(*cities),
+    }
+    as_table = READER.from_columns(columns)["input"]
+    as_json = READER.from_instances([list(row) for row in rows])["input"]
+    assert as_table.tobytes() == as_json.tobytes()
+
+
+def test_missing_values_of_a_table_are_treated_like_those_of_json() -> None:
+    columns = {
+        "age": np.array([1.0, 2.0]),
+        "visits": objects(None, 5),
+        "smoker": objects(True, None),
+        "city": objects("Bern", "Oslo"),
+    }
+    assert READER.from_columns(columns)["input"].tolist() == [[1, 0, 1, 0], [2, 5, 0, 1]]
+    with pytest.raises(SignatureMismatchError, match="row 1, found no value"):
+        READER.from_columns({**columns, "age": np.array([1.0, np.nan])})
+
+
+def test_a_model_without_transform_reads_bare_values() -> None:
+    reader = PlainReader(signature("FP32", -1, 2))
+    tensor = reader.from_instances([[1, 2.5], [3, 4]])["input"]
+    assert tensor.dtype == np.float32
+    assert tensor.tolist() == [[1.0, 2.5], [3.0, 4.0]]
+
+
+def test_a_column_of_lists_is_stacked() -> None:
+    reader = PlainReader(signature("FP32", -1, 2))
+    ragged = objects(np.array([1.0, 2.0]), np.array([3.0, 4.0]))
+    assert reader.from_columns({"input": ragged})["input"].tolist() == [[1, 2], [3, 4]]
+
+
+@pytest.mark.parametrize(
+    ("datatype", "value"),
+    [
+        ("FP32", [1.0, "2"]),
+        ("FP32", [1.0]),
+        ("FP32", [[1.0, 2.0], [3.0, 4.0]]),
+        ("FP32", None),
+        ("FP32", [True, False]),
+        ("FP32", [1e39, 0.0]),
+        ("INT64", [1.5, 2.0]),
+        ("UINT8", [256, 0]),
+        ("UINT8", [-1, 0]),
+        ("BOOL", [1, 0]),
+        ("FP32", {"a": 1}),
+        ("INT8", ["a", "b"]),
+    ],
+)
+def test_a_bare_value_never_changes_its_meaning(datatype: str, value: object) -> None:
+    with pytest.raises(SignatureMismatchError):
+        PlainReader(signature(datatype, -1, 2)).from_instances([value])
+
+
+def test_integers_stay_exact_over_the_whole_range() -> None:
+    reader = PlainReader(signature("INT64", -1, 2))
+    assert reader.from_instances([[2**63 - 1, -(2**63)]])["input"].tolist() == [
+        [2**63 - 1, -(2**63)]
+    ]
+
+
+def test_labels_name_the_likeliest_class_and_its_probability() -> None:
+    writer = build_writer(LabelsSpec(output="probabilities", names=("no", "yes")), signature())
+    columns = writer.present({"probabilities": np.array([[0.9, 0.1], [0.2, 0.8], [0.5, 0.5]])})
+    assert list(columns) == ["prediction", "label", "probability"]
+    assert columns["label"].tolist() == ["no", "yes", "no"]
+    assert columns["probability"].tolist() == [0.9, 0.8, 0.5]
+
+
+def test_several_outputs_are_named_apart() -> None:
+    both = Signature(
+        inputs=signature().inputs,
+        outputs=tuple(TensorSpec(name=name, datatype="FP32", shape=(-1,)) for name in "ab"),
+    )
+    columns = build_writer(None, both).present({"a": np.zeros(1), "b": np.zeros(1)})
+    assert list(columns) == ["prediction_a", "prediction_b"]
