@@ -1,0 +1,1 @@
+"""What runs a batch: one module per backend, each behind ``runtime.ports.Backend``."""

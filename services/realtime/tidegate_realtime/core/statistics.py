@@ -1,0 +1,63 @@
+"""What the batcher and its queue answer when they are asked how they are."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from tidegate.units import Nanoseconds
+
+DispatchReason = Literal["full", "free"]
+"""Why a batch holds no more: the cap left no room, or an executor was free and took what there
+was."""
+RefusalCode = Literal["queue_full", "draining"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueStatistics:
+    """What waits at this moment."""
+
+    requests: int
+    rows: int
+    """Rows that no batch has taken yet; part of a request that runs in pieces counts too."""
+    waiting_since_ns: Nanoseconds | None
+    """When the request that has waited longest arrived."""
+    earliest_deadline_at_ns: Nanoseconds | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatcherStatistics:
+    """Counts since the start, and what waits and runs now.
+
+    At every moment ``arrived`` is the sum of the seven counts that follow it: each request is in
+    exactly one place, and ends in exactly one way.
+    """
+
+    arrived: int
+    waiting: int
+    running: int
+    """Requests of which at least one row was taken by a batch, and which have not ended."""
+    answered: int
+    rejected: int
+    expired: int
+    cancelled: int
+    failed: int
+    rejected_by_code: Mapping[RefusalCode, int]
+    queue: QueueStatistics
+    batches_running: int
+    """Executors in use; one may still be busy for requests that all have ended."""
+    batches_by_reason: Mapping[DispatchReason, int]
+    batches_by_rows: Mapping[int, int]
+    """How many batches of each size were started: rows → batches."""
+
+    @property
+    def unaccounted(self) -> int:
+        """Requests that were lost (above 0) or ended twice (below 0): anything but 0 is a bug."""
+        return self.arrived - (
+            self.waiting
+            + self.running
+            + self.answered
+            + self.rejected
+            + self.expired
+            + self.cancelled
+            + self.failed
+        )

@@ -1,0 +1,55 @@
+"""The port to whatever executes a batch: onnxruntime, a remote server, an emulated profile."""
+
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
+
+from tidegate.errors import BackendError
+from tidegate.inference.arrays import Tensors
+
+BatchResult: TypeAlias = Tensors | BackendError
+"""One array ``(rows, …)`` per output, or why there are none."""
+
+
+class Backend(Protocol):
+    """Runs batches, up to ``executors`` at once.
+
+    Buffers: the input arrays belong to the batch from ``begin`` until ``done`` is called; until
+    then nobody writes to them. They may be the caller's own arrays, so that the backend does not
+    write to them either. The outputs belong to whoever is told of them, and the backend keeps no
+    view of them: a reused output buffer would change answers that are still being encoded.
+    """
+
+    @property
+    def executors(self) -> int:
+        """How many batches run at the same time; at least 1, and the same for ever."""
+        ...
+
+    @property
+    def fixed_rows(self) -> int | None:
+        """Rows that every model call has, where the model allows no other number.
+
+        A smaller batch is padded by the backend and its outputs are cut; a larger one must not
+        be given to it. ``None``: any number.
+        """
+        ...
+
+    def begin(self, inputs: Tensors, *, rows: int, done: Callable[[BatchResult], None]) -> None:
+        """Start one batch and return without waiting for it.
+
+        Never raises: whatever goes wrong, then or later, is given to ``done``.
+
+        Args:
+            inputs: One array ``(rows, …)`` per input of the signature.
+            rows: At least 1.
+            done: Called exactly once, from any thread, possibly before ``begin`` returns. It
+                neither blocks nor raises.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let the batches that were begun end, then release threads and memory.
+
+        Blocks as long as these batches run, hence not to be called on an event loop. A batch
+        begun afterwards ends in a ``BackendError``. Closing twice is closing once.
+        """
+        ...
