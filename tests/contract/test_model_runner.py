@@ -1,6 +1,6 @@
 """What every model runner promises; onnxruntime on the CPU is the first."""
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -36,19 +36,11 @@ def test_an_answer_is_not_a_view_of_the_input(echo: ModelRunner) -> None:
 
 
 def test_threads_that_share_a_runner_get_their_own_rows(echo: ModelRunner) -> None:
-    wrong: list[int] = []
+    def score(caller: int) -> set[float]:
+        return {float(echo.run(rows([caller, 0]))["output"][0, 0]) for _ in range(50)}
 
-    def score(caller: int) -> None:
-        for _ in range(50):
-            if echo.run(rows([caller, 0]))["output"][0, 0] != caller:
-                wrong.append(caller)
-
-    threads = [threading.Thread(target=score, args=(caller,)) for caller in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
+    with ThreadPoolExecutor(max_workers=8) as callers:
+        assert list(callers.map(score, range(8))) == [{float(caller)} for caller in range(8)]
 
 
 def test_a_model_that_raises_is_a_backend_error_and_the_runner_lives_on(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from tidegate.artifacts.layout import version_prefix
+from tidegate.artifacts.layout import manifest_key, version_prefix
 from tidegate.artifacts.manifest import FileEntry, Manifest, PublishedVersion
 from tidegate.errors import DigestMismatchError
 from tidegate.ids import ModelTag
@@ -43,15 +43,29 @@ def fetch_version(
         DigestMismatchError: A file is not the published one.
     """
     manifest, tag = published.manifest, published.tag
-    prefix = version_prefix(tag.name, tag.version)
-    in_place = objects.local_path(prefix + "manifest.json")
-    folder = in_place.parent if in_place else cache / tag.digest.replace(":", "-")
-    for path, entry in manifest.files.items():
-        target = folder / path
-        if in_place is None and _sha256_of(target) != entry.sha256:
-            _download(objects, prefix + path, target)
-        _check(target, entry, where=f"{tag} {path}")
+    in_place = objects.local_path(manifest_key(tag.name, tag.version))
+    if in_place is None:
+        folder = cache / tag.digest.replace(":", "-")
+        copy_files(objects, published, folder=folder)
+    else:
+        folder = in_place.parent
+        for path, entry in manifest.files.items():
+            _check(folder / path, entry, where=f"{tag} {path}")
     return LocalVersion(folder=folder, manifest=manifest, tag=tag)
+
+
+def copy_files(objects: ObjectStore, published: PublishedVersion, *, folder: Path) -> None:
+    """Bring every file of a version into a folder; one that is there with its bytes stays.
+
+    Raises:
+        DigestMismatchError: A file is not the published one.
+    """
+    prefix = version_prefix(published.tag.name, published.tag.version)
+    for path, entry in published.manifest.files.items():
+        target = folder / path
+        if _sha256_of(target) != entry.sha256:
+            _download(objects, prefix + path, target)
+        _check(target, entry, where=f"{published.tag} {path}")
 
 
 def verify_files(objects: ObjectStore, prefix: str, manifest: Manifest) -> list[str]:

@@ -16,7 +16,7 @@ from tidegate.artifacts.layout import (
     version_of_key,
     version_prefix,
 )
-from tidegate.artifacts.local import LocalVersion, fetch_version, verify_files
+from tidegate.artifacts.local import LocalVersion, copy_files, fetch_version, verify_files
 from tidegate.artifacts.manifest import PublishedVersion, load_manifest
 from tidegate.errors import AliasMovedError, DigestMismatchError, ModelNotFoundError
 from tidegate.ids import (
@@ -119,6 +119,17 @@ class ArtifactStore:
             DigestMismatchError: A file is not the published one.
         """
         return fetch_version(self.objects, self.published(name, version), cache=cache)
+
+    def export(self, name: ModelName, version: Version, folder: Path) -> ModelTag:
+        """Copy a version's files to a folder of the caller's.
+
+        Raises:
+            ModelNotFoundError: There is no such version.
+            DigestMismatchError: A file is not the published one.
+        """
+        published = self.published(name, version)
+        copy_files(self.objects, published, folder=folder)
+        return published.tag
 
     def verify(self, name: ModelName, version: Version) -> list[str]:
         """Read every file of a version and return one sentence per defect; none if sound."""
