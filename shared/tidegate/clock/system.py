@@ -3,7 +3,7 @@
 import time
 from datetime import UTC, datetime
 
-from tidegate.units import Nanoseconds
+from tidegate.units import Nanoseconds, ns_to_seconds
 
 
 class SystemClock:
@@ -16,3 +16,8 @@ class SystemClock:
     def utc_now(self) -> datetime:
         """Return the present calendar instant in UTC."""
         return datetime.now(UTC)
+
+
+def sleep_ns(duration_ns: int) -> None:
+    """Block this thread: between tries of adapters that are synchronous, never on an event loop."""
+    time.sleep(ns_to_seconds(duration_ns))

@@ -8,10 +8,10 @@ Calls are synchronous and may be made from any thread. An expected outcome (miss
 a value; an exception means that the store could not be asked.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, Final, Protocol, Self
 
 from tidegate.errors import JobError, PartUnavailableError
 
@@ -59,6 +59,15 @@ class ObjectChangedError(JobError):
 
     code = "input_changed"
 
+    @classmethod
+    def of_object(cls, key: str, *, url: str, expected: str) -> Self:
+        """Describe the object that no longer has the etag ``expected``."""
+        return cls(
+            f"{key} in {url} is no longer the object it was (etag {expected}): it was changed or "
+            "deleted after it was first looked at. Read a copy that nobody writes to, or start "
+            "again on what is there now."
+        )
+
 
 class StoreUnavailableError(PartUnavailableError):
     """The store could not be asked: unreachable, credentials refused, disk full, and so on."""
@@ -67,8 +76,9 @@ class StoreUnavailableError(PartUnavailableError):
 class ObjectStore(Protocol):
     """A flat space of keys under one URL.
 
-    Keys are relative, of segments joined by ``/``; no segment is empty, ``.`` or ``..``.
-    Every call may raise ``StoreUnavailableError``, and ``InvalidKeyError`` for a key like that.
+    Keys are relative, of segments joined by ``/``; ``check_key`` says what they may hold. A key
+    is never also a folder of another (``a`` beside ``a/b``): a disk cannot hold both.
+    Every call may raise ``StoreUnavailableError``, and ``InvalidKeyError`` for what is no key.
     """
 
     @property
@@ -109,11 +119,18 @@ class ObjectStore(Protocol):
         ...
 
     def delete(self, key: str) -> None:
-        """Delete an object; one that is not there is no error."""
+        """Delete an object; one that is not there is no error.
+
+        Not for objects under compare-and-swap: a ``replace`` in flight may bring one back.
+        """
         ...
 
     def keys(self, prefix: str) -> Iterator[str]:
-        """Yield the keys that begin with ``prefix`` in ascending order; ``""`` for all."""
+        """Yield the keys that begin with ``prefix``, in the order of their bytes; ``""`` for all.
+
+        A prefix is a string, not a folder: ``"a/b"`` also finds ``"a/bc"``. What is created or
+        deleted during the listing may or may not be in it; everything else is, once.
+        """
         ...
 
     def local_path(self, key: str) -> Path | None:
@@ -121,13 +138,60 @@ class ObjectStore(Protocol):
         ...
 
 
+RESERVED_NAME: Final = ".tidegate-"
+"""Begins the names of a local store's side files: refused in keys, and listed by no store."""
+_MAX_KEY_BYTES: Final = 1024
+"""Amazon S3's limit, which other stores share."""
+
+
 def check_key(key: str) -> str:
-    """Return the key if it stays inside the store.
+    """Return the key if every store can hold it and it stays inside.
 
     Raises:
-        InvalidKeyError: A segment is empty, ``.`` or ``..``, or holds a backslash or NUL.
+        InvalidKeyError: A segment is empty, ``.`` or ``..``, holds a backslash or NUL or begins
+            with ``.tidegate-``; or the key has more than 1024 bytes in UTF-8, or none at all.
     """
-    segments = key.split("/")
-    if any(part in {"", ".", ".."} or "\\" in part or "\0" in part for part in segments):
-        raise InvalidKeyError(f"{key!r} is no key: it could lead out of the store")
+    for part in key.split("/"):
+        if part in {"", ".", ".."} or "\\" in part or "\0" in part:
+            raise InvalidKeyError(f"{key!r} is no key: it could lead out of the store")
+        if part.startswith(RESERVED_NAME):
+            raise InvalidKeyError(f"{key!r} is no key: names in {RESERVED_NAME}* are reserved")
+    try:
+        size_bytes = len(key.encode())
+    except UnicodeEncodeError as error:
+        raise InvalidKeyError(f"{key!r} is no key: it is not valid Unicode") from error
+    if size_bytes > _MAX_KEY_BYTES:
+        raise InvalidKeyError(
+            f"{key[:80]!r}… is no key: it has {size_bytes} bytes, more than {_MAX_KEY_BYTES}"
+        )
     return key
+
+
+def check_prefix(prefix: str) -> str:
+    """Return the prefix if keys may begin with it; it may end anywhere within a segment.
+
+    Raises:
+        InvalidKeyError: No key could begin like that, since its folders are no key.
+    """
+    folder, slash, _ = prefix.rpartition("/")
+    if slash:
+        check_key(folder)
+    return prefix
+
+
+def usable_keys(keys: Iterable[str], *, url: str) -> Iterator[str]:
+    """Yield what a listing may show: without side files and the folder markers of S3 consoles.
+
+    Raises:
+        StoreUnavailableError: Something there cannot be named by a key. Passing over it would
+            lose rows in silence.
+    """
+    for key in keys:
+        if key.endswith("/") or f"/{RESERVED_NAME}" in f"/{key}":
+            continue
+        try:
+            yield check_key(key)
+        except InvalidKeyError as error:
+            raise StoreUnavailableError(
+                f"{url} cannot be listed: {error}. Rename or move that object, then repeat."
+            ) from error
