@@ -51,7 +51,7 @@ def catching(invoke: Callable[[], object], arguments: Sequence[str]) -> int:
     """Call, and return the exit code; errors are told on stderr, and in JSON where it was asked."""
     try:
         answer = invoke()
-    except click.Abort:  # click's word for Ctrl-C, once it has ended the line
+    except (KeyboardInterrupt, click.Abort):  # the latter is what click makes of the former
         return ExitCode.INTERRUPTED
     except Exception as error:  # the outermost place: no user ever sees a stack trace
         failure = describe(_only(error), arguments)

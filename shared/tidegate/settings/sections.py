@@ -28,9 +28,9 @@ class Section(BaseModel):
 class ModelSection(Section):
     """``[models.<name>]``: what one served model promises."""
 
-    slo_ms: float = Field(DEFAULT_SLO_MS, gt=0, allow_inf_nan=False)
+    slo_ms: Annotated[float, Field(gt=0, allow_inf_nan=False)] = DEFAULT_SLO_MS
     """Latency objective in milliseconds, from the last request byte to the last reply byte."""
-    percentile: float = Field(DEFAULT_PERCENTILE, gt=0, lt=1)
+    percentile: Annotated[float, Field(gt=0, lt=1)] = DEFAULT_PERCENTILE
     """Share of requests that must meet ``slo_ms``; above 0, below 1."""
 
     @property

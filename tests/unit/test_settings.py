@@ -1,0 +1,207 @@
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated
+
+import pytest
+from pydantic import Field, SecretStr
+
+from tidegate.errors import SettingError
+from tidegate.settings import LatencyObjective, Section, Settings, load_settings
+from tidegate.settings.loading import read_settings
+from tidegate.settings.sections import Registered
+from tidegate.units import ms_to_ns
+
+
+class Pier(Section):
+    port: Annotated[int, Field(ge=1, le=65535)] = 8000
+    names: tuple[str, ...] = ()
+    token: SecretStr | None = None
+
+
+class Unregistered(Section):
+    pass
+
+
+REGISTERED = Registered(sections={"pier": Pier}, unavailable={"dock": "ray"})
+
+
+def read(text: str = "", flags: Mapping[str, object] = MappingProxyType({})) -> Settings:
+    Path("tidegate.toml").write_text(text, encoding="utf-8")
+    return read_settings(REGISTERED, config=None, flags=flags)
+
+
+def mistakes(text: str = "", flags: Mapping[str, object] = MappingProxyType({})) -> list[str]:
+    with pytest.raises(SettingError) as caught:
+        read(text, flags)
+    return str(caught.value).splitlines()
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+
+def test_without_a_file_every_setting_has_its_default(tmp_path: Path) -> None:
+    settings = read_settings(REGISTERED, config=None, flags={})
+    assert settings.store == "./tidegate-store"
+    assert settings.cache_dir == tmp_path / "tidegate"
+    assert settings.section(Pier) == Pier()
+    assert set(settings.origins.values()) == {"default"}
+
+
+def test_the_installed_sections_are_found_and_hold_without_a_file() -> None:
+    settings = load_settings(config=None)
+    assert {"store", "cache_dir"} <= set(settings.origins)
+    assert settings.unavailable == {}
+
+
+def test_a_relative_cache_home_is_ignored_as_the_xdg_specification_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "cache")
+    assert read().cache_dir == Path.home() / ".cache" / "tidegate"
+
+
+def test_flags_beat_the_environment_and_the_environment_beats_the_file(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = 'store = "from-file"\n[pier]\nport = 1\nnames = ["file"]'
+    monkeypatch.setenv("TIDEGATE_STORE", "from-environment")
+    monkeypatch.setenv("TIDEGATE_PIER__PORT", "2")
+    settings = read(text, {"pier.port": 3})
+    assert settings.store == "from-environment"
+    assert settings.section(Pier) == Pier(port=3, names=("file",))
+
+
+def test_each_value_knows_what_to_change_to_change_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDEGATE_STORE", "x")
+    monkeypatch.setenv("TIDEGATE_PIER", '{"names": ["a"]}')
+    settings = read("[models.risk]\nslo_ms = 50", {"pier.port": 3, "cache_dir": None})
+    assert settings.origin("store") == "environment TIDEGATE_STORE"
+    assert settings.origin("models.risk.slo_ms") == "tidegate.toml"
+    assert settings.origin("models.risk.percentile") == "default"
+    assert settings.origin("pier.port") == "flag --port"
+    assert settings.origin("pier.names") == "environment TIDEGATE_PIER"
+    assert settings.origin("cache_dir") == "default"
+    assert settings.origin("models.unknown.slo_ms") == "default"
+
+
+def test_a_flag_may_set_the_objective_of_a_model_whose_name_holds_dots() -> None:
+    settings = read(flags={"models.risk.v2.slo_ms": 20})
+    assert settings.objective("risk.v2") == LatencyObjective(slo_ms=20)
+    assert settings.origin("models.risk.v2.slo_ms") == "flag --slo-ms"
+
+
+def test_a_model_without_a_table_has_the_default_objective() -> None:
+    assert read().objective("risk") == LatencyObjective(slo_ms=100, percentile=0.99)
+
+
+def test_an_objective_changes_unit_in_one_place() -> None:
+    assert LatencyObjective(slo_ms=0.25).slo_ns == ms_to_ns(0.25) == 250_000
+
+
+@pytest.mark.parametrize(
+    ("slo_ms", "percentile"),
+    [(0, 0.99), (-1, 0.99), (float("nan"), 0.99), (float("inf"), 0.99), (50, 0), (50, 1)],
+)
+def test_an_objective_that_no_server_could_promise_is_refused(
+    slo_ms: float, percentile: float
+) -> None:
+    with pytest.raises(SettingError, match=r"For 50 ms at p99 write 50 and 0\.99"):
+        LatencyObjective(slo_ms=slo_ms, percentile=percentile)
+
+
+def test_all_mistakes_are_told_at_once_each_with_file_and_key(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TIDEGATE_PIER__NAMES", "a,b")
+    lines = mistakes(
+        'stroe = "x"\n[pier]\nprot = 1\n[models.risk]\nslo_ms = -3\n[models.Bad]',
+        {"pier.port": 70000},
+    )
+    assert lines[0] == "6 settings cannot be used:"
+    told = "\n".join(sorted(lines[1:]))
+    assert "tidegate.toml: stroe is no setting. Did you mean 'store'?" in told
+    assert "tidegate.toml: pier.prot is no setting. Did you mean 'port'?" in told
+    assert "tidegate.toml: models.risk.slo_ms: Input should be greater than 0 (found -3)" in told
+    assert "tidegate.toml: models.Bad: 'Bad' is no model name" in told
+    assert "flag --port: pier.port: Input should be less than or equal to 65535" in told
+    assert "environment TIDEGATE_PIER__NAMES: pier.names: Input should be a valid tuple" in told
+
+
+def test_an_unknown_key_that_resembles_none_lists_those_that_exist() -> None:
+    assert mistakes("[pier]\nxyzzy = 1") == [
+        "tidegate.toml: pier.xyzzy is no setting. There are: port, names, token."
+    ]
+
+
+def test_an_unknown_variable_is_a_mistake_like_an_unknown_key(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TIDEGATE_STROE", "x")
+    monkeypatch.setenv("TIDEGATE_PIER__PROT", "x")
+    assert set(mistakes()[1:]) == {
+        "  environment TIDEGATE_PIER__PROT: pier.prot is no setting. Did you mean 'port'?",
+        "  environment TIDEGATE_STROE: stroe is no setting. Did you mean 'store'?",
+    }
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "TIDEGATE_PORT",
+        "TIDEGATE_PORT_8000_TCP_ADDR",
+        "TIDEGATE_SERVICE_HOST",
+        "TIDEGATE_BATCH_SERVICE_PORT_HTTP",
+        "TIDEGATE_TRACEBACK",
+    ],
+)
+def test_variables_that_kubernetes_adds_for_a_service_are_no_mistakes(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, "tcp://10.0.0.1:8000")
+    assert read().store == "./tidegate-store"
+
+
+def test_a_section_that_cannot_be_loaded_is_accepted_unchecked_and_said_so() -> None:
+    settings = read("[dock]\nanything = 1")
+    assert settings.unavailable == {"dock": "ray"}
+    assert settings.origin("dock.anything") == "tidegate.toml"
+
+
+def test_a_section_that_nobody_registered_is_a_bug_not_a_default() -> None:
+    with pytest.raises(LookupError, match="Unregistered"):
+        read().section(Unregistered)
+
+
+def test_a_named_file_must_exist_and_an_unnamed_one_need_not() -> None:
+    with pytest.raises(SettingError, match=r"prod\.toml: there is no such file"):
+        read_settings(REGISTERED, config=Path("prod.toml"), flags={})
+
+
+@pytest.mark.parametrize("content", [b"store = ", b"\xff"])
+def test_a_file_that_is_no_toml_is_named(content: bytes) -> None:
+    Path("tidegate.toml").write_bytes(content)
+    with pytest.raises(SettingError, match=r"tidegate\.toml cannot be read: "):
+        read_settings(REGISTERED, config=None, flags={})
+
+
+def test_a_secret_is_told_neither_when_it_is_right_nor_when_it_is_wrong() -> None:
+    shown = {setting.key: setting.value for setting in read('[pier]\ntoken = "hunter2"').shown()}
+    assert shown["pier.token"] == "**********"
+    assert mistakes("[pier]\ntoken = 7777") == [
+        "tidegate.toml: pier.token: Input should be a valid string (found a secret)"
+    ]
+
+
+def test_a_password_in_a_url_is_masked() -> None:
+    shown = {x.key: x.value for x in read('store = "s3://me:hunter2@host/bucket"').shown()}
+    assert shown["store"] == "s3://***@host/bucket"
+    assert "hunter2" not in mistakes('[pier]\nport = "redis://me:hunter2@host"')[0]
+
+
+def test_settings_cannot_be_changed_afterwards() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        read().section(Pier).port = 1
