@@ -24,6 +24,11 @@ class TidegateError(Exception):
 
     code: ClassVar[str] = "internal"
 
+    @property
+    def details(self) -> dict[str, object]:
+        """What a class method set, for programs: everything but the message, by its name."""
+        return {name: value for name, value in vars(self).items() if not name.startswith("_")}
+
 
 class RequestRejectedError(TidegateError):
     """The request cannot be answered as it stands; sending it again would not help."""

@@ -1,0 +1,86 @@
+"""What one request may carry, and the look at its raw bytes before any parser sees them.
+
+Parsers have died of nesting (CVE-2024-27454, CVE-2025-67221), and a million numbers hold the
+event loop for about 60 ms: both are counted first, in C, without building a value.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from tidegate.oip.errors import MalformedJsonError, TooManyElementsError
+
+_MIB: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WireLimits:
+    """Limits of one request; each is inclusive."""
+
+    depth: int = 32
+    """Nesting of arrays and objects."""
+    commas: int = 1_048_576
+    """Commas in the whole body: a bound on the values in it that costs one scan."""
+    rows: int = 4_096
+    tensors: int = 64
+    outputs: int = 64
+    """Requested outputs."""
+    rank: int = 8
+    item_bytes: int = 16 * _MIB
+    """UTF-8 bytes of one BYTES item."""
+
+
+DEFAULT_LIMITS: Final = WireLimits()
+
+_BLOCK: Final = _MIB
+_STRINGS: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
+"""A string, also one that never ends, so that each byte is looked at once."""
+_QUOTES_AND_BRACKETS: Final = b'"[]{}'
+_OTHER_BYTES: Final = bytes(set(range(256)) - set(_QUOTES_AND_BRACKETS))
+_CLOSING_BIT: Final = 0b100
+"""Set in ``]`` and ``}``, not in ``[`` and ``{``."""
+
+
+def check_raw_json(body: bytes, limits: WireLimits = DEFAULT_LIMITS) -> None:
+    """Refuse a body that is too much for the parser; takes time linear in its length.
+
+    Raises:
+        TooManyElementsError: More commas than allowed, wherever they stand.
+        MalformedJsonError: Nested deeper than allowed. Brackets in strings do not count.
+    """
+    commas = body.count(b",")
+    if commas > limits.commas:
+        raise TooManyElementsError.of(
+            "values (commas in its JSON)",
+            limit=limits.commas,
+            found=commas,
+            advice="Send its rows in several requests.",
+        )
+    if body.count(b"[") + body.count(b"{") > limits.depth and _is_deeper(body, limits.depth):
+        raise MalformedJsonError(
+            f"The JSON is nested deeper than {limits.depth} levels; a request needs no more than "
+            "the rank of its tensors and a few."
+        )
+
+
+def _is_deeper(body: bytes, limit: int) -> bool:
+    brackets = _without_strings(body).translate(None, _OTHER_BYTES)
+    depth = 0
+    for start in range(0, len(brackets), _BLOCK):  # in blocks: memory stays small whatever came
+        block = np.frombuffer(brackets, np.uint8, offset=start, count=-1)[:_BLOCK]
+        steps = np.where(block & _CLOSING_BIT, np.int8(-1), np.int8(1))
+        depths = np.cumsum(steps, dtype=np.int32)
+        if depth + int(depths.max()) > limit:
+            return True
+        depth += int(depths[-1])
+    return False
+
+
+def _without_strings(body: bytes) -> bytes:
+    """Take strings out, or leave only their quotes where nothing in them could mislead."""
+    if b"\\" in body:
+        return _STRINGS.sub(b"", body)
+    marks = body.translate(None, _OTHER_BYTES).replace(b'""', b"")
+    return _STRINGS.sub(b"", marks) if b'"' in marks else marks
