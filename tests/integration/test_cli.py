@@ -60,7 +60,7 @@ def test_an_unknown_command_names_the_nearest(capsys: Captured) -> None:
 
 
 def test_an_unknown_option_is_one_line_that_names_the_help(capsys: Captured) -> None:
-    assert run(["config", "show", "--stoer", "x"]) == ExitCode.USAGE
+    assert run(["config", "show", "--stores", "x"]) == ExitCode.USAGE
     (line,) = capsys.readouterr().err.splitlines()
     assert "--store" in line
     assert "'tidegate config show --help'" in line

@@ -118,12 +118,12 @@ def test_all_mistakes_are_told_at_once_each_with_file_and_key(
 ) -> None:
     monkeypatch.setenv("TIDEGATE_PIER__NAMES", "a,b")
     lines = mistakes(
-        'stroe = "x"\n[pier]\nprot = 1\n[models.risk]\nslo_ms = -3\n[models.Bad]',
+        'stores = "x"\n[pier]\nprot = 1\n[models.risk]\nslo_ms = -3\n[models.Bad]',
         {"pier.port": 70000},
     )
     assert lines[0] == "6 settings cannot be used:"
     told = "\n".join(sorted(lines[1:]))
-    assert "tidegate.toml: stroe is no setting. Did you mean 'store'?" in told
+    assert "tidegate.toml: stores is no setting. Did you mean 'store'?" in told
     assert "tidegate.toml: pier.prot is no setting. Did you mean 'port'?" in told
     assert "tidegate.toml: models.risk.slo_ms: Input should be greater than 0 (found -3)" in told
     assert "tidegate.toml: models.Bad: 'Bad' is no model name" in told
@@ -140,11 +140,11 @@ def test_an_unknown_key_that_resembles_none_lists_those_that_exist() -> None:
 def test_an_unknown_variable_is_a_mistake_like_an_unknown_key(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("TIDEGATE_STROE", "x")
+    monkeypatch.setenv("TIDEGATE_STORES", "x")
     monkeypatch.setenv("TIDEGATE_PIER__PROT", "x")
     assert set(mistakes()[1:]) == {
         "  environment TIDEGATE_PIER__PROT: pier.prot is no setting. Did you mean 'port'?",
-        "  environment TIDEGATE_STROE: stroe is no setting. Did you mean 'store'?",
+        "  environment TIDEGATE_STORES: stores is no setting. Did you mean 'store'?",
     }
 
 
