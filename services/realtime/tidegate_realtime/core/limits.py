@@ -1,6 +1,7 @@
 """The two limits that the batcher keeps, in rows."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 from tidegate.errors import SettingError
 
@@ -22,3 +23,9 @@ class BatchLimits:
                 f"cap_rows={self.cap_rows}, queue_limit_rows={self.queue_limit_rows}: the cap must "
                 "be at least 1 and the queue must have room for one full batch."
             )
+
+    def lowered_to(self, fixed_rows: int | None) -> Self:
+        """Keep the cap within what a backend takes; ``None``: it takes any number of rows."""
+        if fixed_rows is None:
+            return self
+        return replace(self, cap_rows=min(self.cap_rows, fixed_rows))

@@ -1,12 +1,18 @@
 """How a request can end: exactly one of these five values for each."""
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, Self, TypeAlias, assert_never
 
 from tidegate.errors import BackendError
 from tidegate.inference.arrays import Tensors
 from tidegate.units import Nanoseconds
+from tidegate_realtime.core.commands import Reject
+from tidegate_realtime.core.limits import BatchLimits
+from tidegate_realtime.core.request import Request
 from tidegate_realtime.core.statistics import RefusalCode
+
+RETRY_AFTER_MS: Final = 1_000
+"""The shortest time that a Retry-After header can say; nothing better is known here."""
 
 
 # Not frozen: one is made for every answer, and a frozen one costs three times as much.
@@ -32,6 +38,27 @@ class Rejected:
     retry_after_ms: int
     """When another try is worthwhile, at the earliest. Without jitter."""
 
+    @classmethod
+    def of(cls, reject: Reject, limits: BatchLimits) -> Self:
+        """Say in one sentence why, with the figures, and what to do about it."""
+        rows, room = reject.request.rows, limits.queue_limit_rows
+        match reject.code:
+            case "draining":
+                message = "This server is shutting down; send the request to another one."
+            case "queue_full" if rows > room:
+                message = (
+                    f"The request has {rows} rows, and at most {room} may wait here; split it, "
+                    "or submit an offline job."
+                )
+            case "queue_full":
+                message = (
+                    f"{reject.rows_ahead} rows are waiting, of at most {room}, which leaves no "
+                    f"room for {rows} more; try again later."
+                )
+            case _:
+                assert_never(reject.code)
+        return cls(code=reject.code, message=message, retry_after_ms=RETRY_AFTER_MS)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expired:
@@ -42,6 +69,13 @@ class Expired:
     """0 if it never ran."""
     limit_ns: Nanoseconds
     """From arrival to the deadline."""
+
+    @classmethod
+    def of(cls, request: Request, now_ns: Nanoseconds) -> Self:
+        """Tell where the time of a request went that ends now."""
+        queued_ns, executed_ns = time_spent(request, now_ns)
+        limit_ns = Nanoseconds(request.deadline_at_ns - request.arrived_at_ns)
+        return cls(queued_ns=queued_ns, executed_ns=executed_ns, limit_ns=limit_ns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,3 +91,15 @@ class Failed:
 
 
 Outcome: TypeAlias = Answered | Rejected | Expired | Cancelled | Failed
+
+
+def time_spent(request: Request, now_ns: Nanoseconds) -> tuple[Nanoseconds, Nanoseconds]:
+    """Return how long a request that ends now was queued, and how long it has been executed.
+
+    The execution begins with the batch that took its first rows; 0 if none did.
+    """
+    started_at_ns = now_ns if request.started_at_ns is None else request.started_at_ns
+    return (
+        Nanoseconds(started_at_ns - request.arrived_at_ns),
+        Nanoseconds(now_ns - started_at_ns),
+    )
