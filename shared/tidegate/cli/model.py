@@ -219,6 +219,7 @@ def _summary(published: "PublishedVersion") -> dict[str, object]:
         "name": tag.name,
         "version": tag.version,
         "digest": tag.digest,
+        "tolerance": published.manifest.batch_invariance.tolerance,
         "warnings": published.manifest.warnings,
     }
 

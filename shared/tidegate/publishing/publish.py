@@ -73,7 +73,7 @@ def publish(store: ArtifactStore, candidate: Candidate, *, clock: WallClock) -> 
         draft = _inspect(snapshot, candidate, created_at=clock.utc_now().isoformat())
         version = _claim(store.objects, candidate.name)
         manifest = msgspec.structs.replace(draft, version=version)
-        _write_files(store.objects, Path(folder), manifest)
+        _write_files(store.objects, snapshot, manifest)
         published = _write_manifest(store.objects, manifest)
     refresh_config(store, candidate.name)
     if candidate.alias is not None:
@@ -85,7 +85,7 @@ def _snapshot(file: Path, folder: Path) -> Path:
     """Copy the model and its weights, so that what is checked is what is published."""
     if not file.is_file():
         raise ArtifactError(f"{file} is no file; give the path of an ONNX model")
-    target = folder / MODEL_FILE
+    target = folder / file.name  # its own name, so that errors speak of the file that was given
     shutil.copyfile(file, target)
     for location in external_files(file):
         beside = folder / location
@@ -105,7 +105,7 @@ def _inspect(model: Path, candidate: Candidate, *, created_at: str) -> Manifest:
         name=candidate.name,
         version=0,
         created_at=created_at,
-        files=_file_entries(model.parent, graph),
+        files=_file_entries(model, graph),
         signature=runner.signature,
         batch_axis=trial.batch_axis,
         batch_invariance=BatchInvariance(
@@ -119,14 +119,19 @@ def _inspect(model: Path, candidate: Candidate, *, created_at: str) -> Manifest:
     )
 
 
-def _file_entries(folder: Path, graph: Graph) -> dict[str, FileEntry]:
+def _file_entries(model: Path, graph: Graph) -> dict[str, FileEntry]:
     return {
         path: FileEntry(
-            sha256=digest_of((folder / path).read_bytes()).removeprefix("sha256:"),
-            bytes=(folder / path).stat().st_size,
+            sha256=digest_of(_source(model, path).read_bytes()).removeprefix("sha256:"),
+            bytes=_source(model, path).stat().st_size,
         )
         for path in (MODEL_FILE, *graph.external_files)
     }
+
+
+def _source(model: Path, path: str) -> Path:
+    """Return where the snapshot holds what is published under this path."""
+    return model if path == MODEL_FILE else model.parent / path
 
 
 def _finite(difference: float | None) -> float | None:
@@ -164,11 +169,11 @@ def _takes(objects: ObjectStore, key: str, claim_id: str) -> bool:
     return stored is not None and claim_id.encode() in stored.body
 
 
-def _write_files(objects: ObjectStore, folder: Path, manifest: Manifest) -> None:
+def _write_files(objects: ObjectStore, model: Path, manifest: Manifest) -> None:
     """The folder is ours by the claim: a file that is there already is our own earlier try."""
     prefix = version_prefix(ModelName(manifest.name), manifest.version)
     for path in manifest.files:
-        objects.put_if_absent(prefix + path, folder / path)
+        objects.put_if_absent(prefix + path, _source(model, path))
 
 
 def _write_manifest(objects: ObjectStore, manifest: Manifest) -> PublishedVersion:
