@@ -35,6 +35,8 @@ _REFUSED_CREDENTIALS: Final = {
     "InvalidToken",
     "RequestTimeTooSkewed",
 }
+_NO_BUCKET: Final = {"NoSuchBucket", "404"}
+"""The second: what is left of it in the answer to HEAD, which has no body."""
 _DENIED: Final = {"AccessDenied", "AllAccessDisabled", "AccountProblem", "Forbidden", "403"}
 
 
@@ -76,7 +78,7 @@ def _of_answer(error: ClientError) -> str:
     code = code_of(error)
     if _is_overload(error) or code in _NOTHING_LANDED:
         return f"the store is overloaded and went on answering {code}. Use fewer workers, or wait."
-    if code == "NoSuchBucket":
+    if code in _NO_BUCKET:
         return "there is no such bucket. Create it, or correct the URL or AWS_ENDPOINT_URL."
     if code in _REFUSED_CREDENTIALS:
         return (
