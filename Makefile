@@ -31,8 +31,8 @@ check: .venv/.dev ## all that must hold before a merge: format, lint, types, con
 bench-start: .venv/.run ## measure how fast the command and the gateway start
 	@$(BIN)/python tools/bench-start
 
-parts: .venv/.dev ## fetch the real servers that some tests use into .parts
-	@tools/parts fetch
+parts: ## fetch the real servers that some tests use into .parts
+	@$(PYTHON) tools/parts fetch
 
 lock: .venv/.dev ## compile requirements/*.txt anew from pyproject.toml
 	@tools/lock
