@@ -1,0 +1,98 @@
+"""What can be wrong with a job; each says whether and how it can be resumed or repaired."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from tidegate.errors import JobError, PartUnavailableError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One thing that validation found, for the person who submitted the job."""
+
+    where: str
+    """The file, or the option that named it."""
+    column: str | None
+    expected: str
+    found: str
+
+    def __str__(self) -> str:
+        place = f"{self.where}: column {self.column!r}" if self.column else self.where
+        return f"{place}: expected {self.expected}, found {self.found}"
+
+
+class InputInvalidError(JobError):
+    """The inputs do not fit the model or the options; nothing was scored."""
+
+    code = "input_invalid"
+    problems: tuple[Problem, ...]
+
+    @classmethod
+    def of_problems(cls, problems: Sequence[Problem]) -> Self:
+        """List every problem, one a line."""
+        count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+        lines = [f"{count} with the input, nothing was scored:", *map(str, problems)]
+        error = cls("\n  ".join(lines))
+        error.problems = tuple(problems)
+        return error
+
+
+class OutputTakenError(JobError):
+    """The output prefix belongs to another job, nests with one's, or already holds data."""
+
+    code = "output_taken"
+
+
+class JobNotFoundError(JobError):
+    """The store holds no such job."""
+
+    code = "job_not_found"
+
+
+class JobConflictError(JobError):
+    """What is asked for contradicts what the job already is."""
+
+    code = "conflict"
+
+
+class JobRecordError(JobError):
+    """A record of the job in the store is not what Tidegate writes."""
+
+    code = "job_record_invalid"
+
+
+class ChunkFailedError(JobError):
+    """A batch raised; the message names the file and the rows."""
+
+    code = "chunk_failed"
+
+
+class NoCommitError(JobError):
+    """No chunk was committed for too long, although work is left."""
+
+    code = "no_commit"
+
+
+class WorkersFailedError(PartUnavailableError):
+    """Worker after worker died before it was ready for work."""
+
+    code = "workers_failed"
+
+
+class DriverReplacedError(JobError):
+    """Another driver took the job over, or somebody moved it on; this one stops."""
+
+    code = "driver_replaced"
+
+
+class RowsMismatchError(JobError):
+    """Row counts do not add up; nothing is published over a doubt."""
+
+    code = "rows_mismatch"
+
+
+class CommittedDataMissingError(JobError):
+    """Committed rows were deleted or replaced from outside; the job cannot be repaired."""
+
+    code = "committed_data_missing"

@@ -1,0 +1,99 @@
+"""Names of jobs, chunks and attempts, and where their objects lie.
+
+The job's record lives in the store, its rows under the output prefix, so that publishing never
+moves bytes from one system to another.
+"""
+
+import hashlib
+import re
+from typing import Final, NewType
+
+from tidegate.ids import InvalidIdError
+
+JobId = NewType("JobId", str)
+"""16 hex digits: of a random number, or of the client token's digest."""
+ChunkId = NewType("ChunkId", str)
+"""The chunk's place in the plan, six digits: it comes from the input, never from a run."""
+AttemptId = NewType("AttemptId", str)
+"""128 random bits as 32 hex digits: no two attempts can ever share a file."""
+
+_JOB_ID: Final = re.compile(r"[0-9a-f]{16}")
+
+OWNER_KEY: Final = "_tidegate/owner.json"
+MANIFEST_KEY: Final = "_MANIFEST.json"
+SUCCESS_KEY: Final = "_SUCCESS"
+
+
+def parse_job_id(text: str) -> JobId:
+    """Check a job's id.
+
+    Raises:
+        InvalidIdError: It is not 16 lower-case hex digits.
+    """
+    if not _JOB_ID.fullmatch(text):
+        raise InvalidIdError(
+            f"{text[:80]!r} is no job id: it has 16 digits of 0-9 and a-f, as "
+            "'tidegate batch submit' printed it."
+        )
+    return JobId(text)
+
+
+def job_id_of_token(client_token: str) -> JobId:
+    """Name a job by its client token, so that submitting it again finds it."""
+    return JobId(hashlib.sha256(client_token.encode()).hexdigest()[:16])
+
+
+def chunk_id(index: int) -> ChunkId:
+    """Name a chunk by its place in the plan, counted from 0."""
+    return ChunkId(f"{index:06d}")
+
+
+def job_prefix(job: JobId) -> str:
+    """Return where a job's record lies in the store."""
+    return f"jobs/{job}/"
+
+
+def spec_key(job: JobId) -> str:
+    """Return the object that makes a job exist."""
+    return job_prefix(job) + "spec.json"
+
+
+def plan_key(job: JobId) -> str:
+    """Return the object that says which rows make which chunk."""
+    return job_prefix(job) + "plan.json"
+
+
+def state_key(job: JobId) -> str:
+    """Return the object that says how far a job is and who drives it."""
+    return job_prefix(job) + "state.json"
+
+
+def commits_prefix(job: JobId) -> str:
+    """Return the folder whose listing is all that a resume needs to know."""
+    return job_prefix(job) + "commits/"
+
+
+def commit_key(job: JobId, chunk: ChunkId) -> str:
+    """Return the commit point of a chunk."""
+    return f"{commits_prefix(job)}{chunk}.json"
+
+
+def attempts_prefix(job: JobId) -> str:
+    """Return the folder, under the output, of files that no reader looks at."""
+    return f"_tidegate/{job}/"
+
+
+def attempt_key(job: JobId, chunk: ChunkId, attempt: AttemptId) -> str:
+    """Return one attempt's file; not named ``.parquet``, so that no glob ever reads it."""
+    return f"{attempts_prefix(job)}{chunk}.{attempt}.attempt"
+
+
+def part_key(job: JobId, chunk: ChunkId) -> str:
+    """Return a published file; it holds the job, so no other job can ever overwrite it."""
+    return f"part-{chunk}-{job}.parquet"
+
+
+def belongs_to(key: str, job: JobId) -> bool:
+    """Say whether a key under the output can only have been written for this job."""
+    part = key.startswith("part-") and key.endswith(f"-{job}.parquet")
+    return part or key.startswith(attempts_prefix(job))

@@ -1,0 +1,159 @@
+"""Looking at every input before anything is spent, and saying all that is wrong with it at once."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from tidegate.artifacts.manifest import Manifest
+from tidegate.errors import JobError
+from tidegate_batch.core.errors import InputInvalidError, Problem
+from tidegate_batch.core.records import JobRequest
+from tidegate_batch.pipeline.expecting import ExpectedColumn, expected_columns
+from tidegate_batch.pipeline.output import PROVENANCE, output_schema, prediction_types
+from tidegate_batch.ports import FoundInput, InputShape, RowSource
+
+_CONCURRENT_FOOTERS: Final = 16
+"""10,000 footers one by one would take minutes where a reply takes 20 ms."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedInputs:
+    """Inputs that the model can read, as far as can be told without reading rows."""
+
+    files: tuple[tuple[FoundInput, InputShape], ...]
+    schema: pa.Schema
+    """Of the output."""
+
+
+def check_inputs(request: JobRequest, manifest: Manifest, source: RowSource) -> CheckedInputs:
+    """Find all inputs, read what they say of themselves, and hold it against the model.
+
+    Raises:
+        InputInvalidError: With every problem of every file.
+        StoreUnavailableError: A store could not be asked.
+    """
+    found, problems = _find(request, source)
+    files, unreadable = _describe(found, source)
+    problems += unreadable
+    if not files:
+        raise InputInvalidError.of_problems(problems)
+    reference = files[0]
+    kept = kept_columns(request, manifest, reference[1].schema)
+    problems += _collisions(kept, manifest, reference[0].source)
+    for file, shape in files:
+        problems += _problems_of(file, shape, manifest=manifest)
+        problems += _differences(file, shape, reference=reference, kept=kept, request=request)
+    if problems:
+        raise InputInvalidError.of_problems(problems)
+    schema = output_schema(manifest, reference[1].schema, kept=kept)
+    return CheckedInputs(files=tuple(files), schema=schema)
+
+
+def kept_columns(request: JobRequest, manifest: Manifest, schema: pa.Schema) -> tuple[str, ...]:
+    """Return the key columns, then those to keep: by default all that the model does not read."""
+    keep: Iterable[str] = request.keep or ()
+    if request.keep is None:
+        read = expected_columns(manifest)
+        keep = [name for name in schema.names if name not in read]
+    return tuple(dict.fromkeys([*request.key, *keep]))
+
+
+def _find(request: JobRequest, source: RowSource) -> tuple[list[FoundInput], list[Problem]]:
+    found: dict[str, FoundInput] = {}
+    problems = []
+    for pattern in request.inputs:
+        files = source.find(pattern)
+        found |= {file.source: file for file in files}
+        if not files:
+            problems.append(_problem(pattern, "at least one Parquet file", "none"))
+    problems += [
+        _problem(name, "inputs outside of the output", f"the output is {request.output}")
+        for name in found
+        if name.startswith(request.output + "/")
+    ]
+    return sorted(found.values(), key=lambda file: file.source), problems
+
+
+def _describe(
+    found: Sequence[FoundInput], source: RowSource
+) -> tuple[list[tuple[FoundInput, InputShape]], list[Problem]]:
+    def describe(file: FoundInput) -> InputShape | Problem:
+        try:
+            shape = source.describe(file)
+        except JobError as error:
+            return _problem(file.source, "a Parquet file", str(error))
+        twice = [name for name, count in Counter(shape.schema.names).items() if count > 1]
+        return _problem(file.source, "each column once", f"{twice} twice") if twice else shape
+
+    with ThreadPoolExecutor(_CONCURRENT_FOOTERS) as threads:
+        described = list(zip(found, threads.map(describe, found), strict=True))
+    return (
+        [(file, shape) for file, shape in described if isinstance(shape, InputShape)],
+        [problem for _, problem in described if isinstance(problem, Problem)],
+    )
+
+
+def _problems_of(file: FoundInput, shape: InputShape, *, manifest: Manifest) -> Iterator[Problem]:
+    """Hold the columns that the model reads against what it expects."""
+    for name, expected in expected_columns(manifest).items():
+        if (found := _unlike(name, expected, shape)) is not None:
+            yield _problem(file.source, expected.description, found, column=name)
+
+
+def _unlike(name: str, expected: ExpectedColumn, shape: InputShape) -> str | None:
+    if name not in shape.schema.names:
+        return "no such column"
+    kind = shape.schema.field(name).type
+    if not expected.accepts(kind):
+        return str(kind)
+    missing = shape.nulls.get(name, 0)
+    if missing and not expected.may_be_missing:
+        return f"{missing} missing value(s), and the column has no default"
+    return None
+
+
+def _differences(
+    file: FoundInput,
+    shape: InputShape,
+    *,
+    reference: tuple[FoundInput, InputShape],
+    kept: Sequence[str],
+    request: JobRequest,
+) -> Iterator[Problem]:
+    """Hold the columns that are copied against those of the first file."""
+    first, first_shape = reference
+    for name in kept:
+        if name not in first_shape.schema.names:
+            if file is first:
+                option = "--key" if name in request.key else "--keep"
+                yield _problem(file.source, f"it, for {option}", "no such column", column=name)
+            continue
+        wanted = first_shape.schema.field(name).type
+        found = shape.schema.field(name).type if name in shape.schema.names else "no such column"
+        if found != wanted:
+            expected = f"{wanted} as in {first.source}"
+            yield _problem(file.source, expected, str(found), column=name)
+    for name in shape.schema.names:
+        if request.keep is None and name not in first_shape.schema.names:
+            expected = f"no such column, as in {first.source}, or --keep without it"
+            found = str(shape.schema.field(name).type)
+            yield _problem(file.source, expected, found, column=name)
+
+
+def _collisions(kept: Sequence[str], manifest: Manifest, where: str) -> Iterator[Problem]:
+    for name in kept:
+        if name in prediction_types(manifest) or name in PROVENANCE:
+            yield _problem(
+                where,
+                "another name, or --keep without it",
+                "a column that the output adds itself",
+                column=name,
+            )
+
+
+def _problem(where: str, expected: str, found: str, *, column: str | None = None) -> Problem:
+    return Problem(where=where, column=column, expected=expected, found=found)

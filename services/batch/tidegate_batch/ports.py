@@ -1,0 +1,241 @@
+"""What the pipeline needs from the world; only ``tidegate_batch.main`` picks who provides it.
+
+Rows travel between source, scorer and sink as Arrow record batches, whatever the files are.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+import msgspec
+
+from tidegate.objects.port import ObjectStore
+from tidegate_batch.core.chunks import QueueStatistics, WorkerId
+from tidegate_batch.core.names import ChunkId
+from tidegate_batch.core.planning import RowGroup
+from tidegate_batch.core.records import PlannedInput
+
+if TYPE_CHECKING:  # a heavy import that the driver's own code can do without
+    import pyarrow as pa
+
+Stores: TypeAlias = Callable[[str], ObjectStore]
+"""Opens the object store at a URL; opening one that does not exist yet is no error."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundInput:
+    """A file that an option of the job names."""
+
+    source: str
+    """Path or URL, for people."""
+    store: str
+    key: str
+    etag: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputShape:
+    """What a file says about itself before its rows are read."""
+
+    row_groups: tuple[RowGroup, ...]
+    schema: "pa.Schema"
+    nulls: dict[str, int] = field(default_factory=dict)
+    """Missing values by column, for columns where the file counts them and has some."""
+
+    @property
+    def rows(self) -> int:
+        """All rows of the file."""
+        return sum(group.rows for group in self.row_groups)
+
+
+class RowSource(Protocol):
+    """Finds files, says what is in them, reads ranges of their rows."""
+
+    def find(self, pattern: str) -> list[FoundInput]:
+        """Return the files that a path, folder, glob or prefix names, sorted; maybe none.
+
+        Raises:
+            StoreUnavailableError: The store could not be asked.
+        """
+        ...
+
+    def describe(self, found: FoundInput) -> InputShape:
+        """Read a file's own description of its rows and columns.
+
+        Raises:
+            JobError: It is no file of this kind, or changed since it was found.
+            StoreUnavailableError: The store could not be asked.
+        """
+        ...
+
+    def read(
+        self,
+        planned: PlannedInput,
+        *,
+        first_row: int,
+        rows: int,
+        columns: Sequence[str],
+        batch_rows: int,
+    ) -> Iterator["pa.RecordBatch"]:
+        """Yield a range of rows, in order and complete, in batches of at most ``batch_rows``.
+
+        Raises:
+            ObjectChangedError: The file is not, or no longer, the one that was planned.
+            JobError: It cannot be read.
+            StoreUnavailableError: The store could not be asked.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncodedRows:
+    """A file in memory, ready to be stored."""
+
+    body: bytes
+    rows: int
+
+
+class RowSink(Protocol):
+    """Turns rows into a file of the output's format."""
+
+    def encode(self, schema: "pa.Schema", batches: Iterable["pa.RecordBatch"]) -> EncodedRows:
+        """Write rows as one file; the schema's metadata becomes the file's."""
+        ...
+
+
+class Assignment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A chunk for a worker to score, commit and report."""
+
+    chunk: str
+    attempt: str
+
+
+class Committed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag=True):
+    """The chunk's commit stands; this worker's, or that of another who was first."""
+
+    chunk: str
+
+    @property
+    def id(self) -> ChunkId:
+        """The chunk's name, typed."""
+        return ChunkId(self.chunk)
+
+
+class Failed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag=True):
+    """The chunk was not committed, and the worker is sound."""
+
+    chunk: str
+    code: str
+    message: str
+    """Names file and rows."""
+    is_retriable: bool
+    """A part such as the store was not there; the rows may be fine."""
+
+    @property
+    def id(self) -> ChunkId:
+        """The chunk's name, typed."""
+        return ChunkId(self.chunk)
+
+
+ChunkResult: TypeAlias = Committed | Failed
+
+
+class ChunkScorer(Protocol):
+    """What a worker process does, behind whichever engine runs it."""
+
+    def score(self, assignment: Assignment) -> ChunkResult:
+        """Read, score, write and commit one chunk; whatever goes wrong is in the result."""
+        ...
+
+
+class WorkerSetup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All that a worker process is told; the rest it reads from the store."""
+
+    store: str
+    job: str
+    epoch: int
+    threads: int
+    """Cores that the model may use in this worker."""
+    cache_dir: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerReady:
+    """A worker has loaded the model and waits."""
+
+    worker: WorkerId
+    pid: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerReported:
+    """A worker is done with its chunk and waits."""
+
+    worker: WorkerId
+    result: ChunkResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerRefused:
+    """A worker cannot do this job, and no other could: a wrong digest, say."""
+
+    worker: WorkerId
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerLost:
+    """A worker's process is gone, whatever it was doing."""
+
+    worker: WorkerId
+    reason: str
+
+
+WorkerEvent: TypeAlias = WorkerReady | WorkerReported | WorkerRefused | WorkerLost
+
+
+class Engine(Protocol):
+    """Runs worker processes; which chunk goes to which is not its business."""
+
+    @property
+    def name(self) -> str:
+        """``ray`` or ``local``."""
+        ...
+
+    def start(self, setup: WorkerSetup) -> None:
+        """Make ready to start workers.
+
+        Raises:
+            PartUnavailableError: The engine itself cannot start.
+        """
+        ...
+
+    def add_worker(self, worker: WorkerId) -> None:
+        """Begin to start a worker under this name; ``WorkerReady`` or ``WorkerLost`` follows."""
+        ...
+
+    def assign(self, worker: WorkerId, assignment: Assignment) -> None:
+        """Hand a chunk to a worker that waits; ``WorkerReported`` or ``WorkerLost`` follows."""
+        ...
+
+    def next_event(self, timeout_ns: int) -> WorkerEvent | None:
+        """Return what happened first; ``None`` after ``timeout_ns`` without anything."""
+        ...
+
+    def close(self) -> None:
+        """End every worker, whatever it does; safe to repeat, and after a failed start."""
+        ...
+
+
+class Display(Protocol):
+    """Shows a person how a job goes."""
+
+    def stage(self, text: str) -> None:
+        """Say what begins now."""
+        ...
+
+    def progress(self, statistics: QueueStatistics, *, workers: int) -> None:
+        """Show committed and planned rows, and how many workers are ready."""
+        ...

@@ -1,0 +1,1 @@
+"""What rows are written as."""

@@ -1,0 +1,1 @@
+"""Where rows come from: files on this machine's disk or in S3, by one port."""
