@@ -1,0 +1,65 @@
+"""HTTP statuses of everything that can go wrong; they stand here and nowhere else."""
+
+from typing import Final
+
+from tidegate.errors import (
+    ArtifactError,
+    BackendError,
+    JobError,
+    OverloadedError,
+    PartUnavailableError,
+    RequestRejectedError,
+    SettingError,
+    TidegateError,
+)
+
+STATUS_BY_CODE: Final = {
+    "malformed_json": 400,
+    "malformed_request": 400,
+    "binary_layout": 400,
+    "needs_binary": 400,
+    "bad_option": 400,
+    "unsupported_parameter": 400,
+    "host_not_allowed": 400,
+    "route_not_found": 404,
+    "model_not_found": 404,
+    "version_not_served": 404,
+    "method_not_allowed": 405,
+    "upload_too_slow": 408,
+    "body_too_large": 413,
+    "too_many_elements": 413,
+    "too_many_rows": 413,
+    "uri_too_long": 414,
+    "unsupported_encoding": 415,
+    "signature_mismatch": 422,
+    "headers_too_large": 431,
+    "caller_left": 499,  # nginx's; only ever in logs and metrics
+    "model_failed": 500,
+    "non_finite_output": 500,
+    "internal": 500,
+    "queue_full": 503,
+    "not_ready": 503,
+    "draining": 503,
+    "part_unavailable": 503,
+    "deadline_expired": 504,
+}
+
+STATUS_BY_FAMILY: Final[dict[type[TidegateError], int]] = {
+    RequestRejectedError: 400,
+    OverloadedError: 503,
+    PartUnavailableError: 503,
+    BackendError: 500,
+    ArtifactError: 500,
+    JobError: 500,
+    SettingError: 500,
+    TidegateError: 500,
+}
+"""For a code that has no row yet; the order is the order of asking."""
+
+
+def status_of(error: TidegateError) -> int:
+    """Return the status of an error: by its code, else by its family."""
+    known = STATUS_BY_CODE.get(error.code)
+    if known is not None:
+        return known
+    return next(status for family, status in STATUS_BY_FAMILY.items() if isinstance(error, family))

@@ -1,0 +1,121 @@
+"""One HTTP request and the connection it came by, the same under every server."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+
+from tidegate.units import Nanoseconds
+from tidegate_realtime.api.errors import UploadTooSlowError
+
+_T = TypeVar("_T")
+_SHORT_BODY_BYTES: Final = 64 << 10
+"""What either server buffers of a body that nobody reads."""
+
+
+class Exchange:
+    """What the endpoint sees of a server; an adapter subclasses it.
+
+    Slots, because one is made for every request.
+    """
+
+    __slots__ = (
+        "_body_is_read",
+        "_on_departure",
+        "_overdue",
+        "_reader",
+        "began_at_ns",
+        "departed",
+        "method",
+        "path",
+    )
+
+    def __init__(self, method: str, path: str, *, began_at_ns: Nanoseconds) -> None:
+        self.method = method
+        self.path = path
+        """Raw: as it came over the wire, without the query."""
+        self.began_at_ns = began_at_ns
+        """When the headers had been read."""
+        self.departed = False
+        """The caller is known to have left."""
+        self._body_is_read = False
+        self._on_departure: Callable[[], None] | None = None
+        self._reader: asyncio.Task[object] | None = None
+        self._overdue = False
+
+    def header(self, name: str) -> str | None:
+        """Return a header by its lower-case name."""
+        raise NotImplementedError
+
+    async def read(self, limit_bytes: int) -> bytes:
+        """Return the whole body.
+
+        Raises:
+            BodyTooLargeError: It is longer than the limit; the rest was not read.
+            TruncatedBodyError, CallerLeftError: It ended early.
+            UploadTooSlowError: ``cut_upload`` was called meanwhile.
+        """
+        raise NotImplementedError
+
+    def watch(self, tasks: asyncio.TaskGroup) -> None:
+        """Begin to learn whether the caller leaves; called once, and only for a slow request."""
+        raise NotImplementedError
+
+    def unwatch(self) -> None:
+        """Stop that; called once, if ``watch`` was."""
+        raise NotImplementedError
+
+    def on_departure(self, call: Callable[[], None]) -> None:
+        """Say what to do if the caller leaves, or has left already."""
+        self._on_departure = call
+        if self.departed:
+            call()
+
+    def depart(self) -> None:
+        """Note that the caller left."""
+        self.departed = True
+        if self._on_departure is not None:
+            self._on_departure()
+
+    @property
+    def must_close(self) -> bool:
+        """Whether the connection cannot go on after the reply, because more of the body may come.
+
+        Servers read a short rest to its end, and would read a long one too (uvicorn drops 64 MiB).
+        """
+        if self._body_is_read:
+            return False
+        if self._overdue or self.header("transfer-encoding") is not None:
+            return True
+        length = self.header("content-length") or "0"
+        return not length.isdecimal() or int(length) > _SHORT_BODY_BYTES
+
+    @property
+    def is_uploading(self) -> bool:
+        """Whether the body is being waited for."""
+        return self._reader is not None
+
+    def cut_upload(self) -> None:
+        """End the waiting for the body; without effect when it is whole."""
+        if self._reader is not None and not self._overdue:
+            self._overdue = True
+            self._reader.cancel()
+
+    async def _until_cut(self, reading: Awaitable[_T]) -> _T:
+        """Wait for something of the body; ``cut_upload`` ends it, as ``asyncio.timeout`` would.
+
+        A timer for every body would cost a fifth of the throughput; here it is one comparison
+        for each *slow* one.
+        """
+        self._reader = asyncio.current_task()
+        try:
+            body = await reading
+        except asyncio.CancelledError:
+            if self._overdue and self._reader is not None and self._reader.uncancel() == 0:
+                raise UploadTooSlowError(
+                    "The request's body did not arrive in time; send it faster, or less of it."
+                ) from None
+            raise
+        finally:
+            self._reader = None
+        self._body_is_read = True
+        return body

@@ -1,0 +1,189 @@
+"""The two forms of one question: OIP ``infer`` and the friendly v1 ``:predict``.
+
+Both turn bytes into checked tensors and outputs into bytes; what lies between is the same.
+"""
+
+import base64
+import binascii
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Protocol
+
+import msgspec
+import numpy as np
+import orjson
+
+from tidegate.inference.arrays import Array, Tensors
+from tidegate.oip.errors import MalformedJsonError, MalformedRequestError, NeedsBinaryError
+from tidegate.oip.limits import DEFAULT_LIMITS, check_raw_json
+from tidegate.oip.request import Parameter, check_parameters, check_rows, decode_request
+from tidegate.oip.response import NamedOutput, encode_response, refuse_non_finite
+from tidegate.oip.values import ONLY_BINARY
+from tidegate.tensors.signature import SignatureMismatchError, TensorSpec
+from tidegate_realtime.api.served import SERVED_BY, ServedVersion
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What one request asks of a model; it fits the signature."""
+
+    inputs: Tensors
+    rows: int
+    id: str | None = None
+    """As the caller gave it in the body."""
+    outputs: tuple[TensorSpec, ...]
+    """Those that are wanted, in the order of the reply."""
+
+
+class Form(Protocol):
+    """One way to ask and to be answered."""
+
+    def decode(self, body: bytes, served: ServedVersion) -> Asked:
+        """Read a request.
+
+        Raises:
+            RequestRejectedError: It cannot be read, or does not fit the model.
+        """
+        ...
+
+    def encode(
+        self, served: ServedVersion, asked: Asked, outputs: Tensors, *, request_id: str
+    ) -> bytes:
+        """Write the answer.
+
+        Raises:
+            NonFiniteOutputError: The model's answer cannot be said in JSON.
+        """
+        ...
+
+
+class InferForm:
+    """``POST /v2/models/{m}/infer``: tensors in, tensors out."""
+
+    def decode(self, body: bytes, served: ServedVersion) -> Asked:
+        """Read an OIP request."""
+        request = decode_request(body)
+        signature = served.model.signature
+        signature.check(request.inputs)
+        outputs = _wanted(request.outputs, signature.outputs)
+        for spec in outputs:
+            if spec.datatype in ONLY_BINARY:
+                raise NeedsBinaryError.of_tensor(spec.name, spec.datatype)
+        return Asked(inputs=request.inputs, rows=request.rows, id=request.id, outputs=outputs)
+
+    def encode(
+        self, served: ServedVersion, asked: Asked, outputs: Tensors, *, request_id: str
+    ) -> bytes:
+        """Write an OIP reply; the request id stands in its headers alone."""
+        named = [NamedOutput(s.name, s.datatype, outputs[s.name]) for s in asked.outputs]
+        return encode_response(served.response_tag, id=asked.id, outputs=named)
+
+
+def _wanted(names: Sequence[str] | None, specs: tuple[TensorSpec, ...]) -> tuple[TensorSpec, ...]:
+    if names is None:
+        return specs
+    known = {spec.name: spec for spec in specs}
+    for name in names:
+        if name not in known:
+            raise SignatureMismatchError(
+                f"Output {name[:80]!r} is none of this model's; it has {list(known)}."
+            )
+    return tuple(known[name] for name in names)
+
+
+class _Predict(msgspec.Struct):
+    instances: list[Any]
+    parameters: dict[str, Parameter] | None = None
+
+
+_DECODER: Final = msgspec.json.Decoder(_Predict)
+_BYTES_KEY: Final = "b64"
+
+
+class PredictForm:
+    """``POST /v1/models/{m}:predict``: rows for people in, predictions for people out."""
+
+    def decode(self, body: bytes, served: ServedVersion) -> Asked:
+        """Read ``{"instances": […]}``, one row each."""
+        check_raw_json(body)
+        try:
+            wire = _DECODER.decode(body)
+        except msgspec.ValidationError as error:
+            raise MalformedRequestError(
+                f'Send {{"instances": […]}}, one row each: {error}.'
+            ) from error
+        except msgspec.DecodeError as error:
+            raise MalformedJsonError(f"The body is no JSON: {error}.") from error
+        check_parameters(wire.parameters or {})
+        rows = len(wire.instances)
+        if rows == 0:
+            raise MalformedRequestError("The request has no instances; send at least one.")
+        check_rows(rows, DEFAULT_LIMITS)
+        instances = wire.instances
+        if b'"b64"' in body:
+            instances = [_with_bytes(instance) for instance in instances]
+        model = served.model
+        inputs = model.tensors_from_instances(instances)
+        return Asked(inputs=inputs, rows=rows, outputs=model.signature.outputs)
+
+    def encode(
+        self, served: ServedVersion, asked: Asked, outputs: Tensors, *, request_id: str
+    ) -> bytes:
+        """Write the predictions in the order of the instances, and who made them."""
+        columns = served.model.present(outputs)
+        tag = served.model.tag
+        reply = {
+            "predictions": _predictions(columns),
+            "model_name": tag.name,
+            "model_version": str(tag.version),
+            "model_digest": tag.digest,
+            "served_by": SERVED_BY,
+            "request_id": request_id,
+        }
+        body = orjson.dumps(reply, option=orjson.OPT_SERIALIZE_NUMPY, default=_bytes_as_json)
+        if b"null" in body:
+            refuse_non_finite(columns.items())
+        return body
+
+
+def _with_bytes(instance: object) -> object:
+    """Turn ``{"b64": "…"}``, as a whole instance or as a column of one, into bytes."""
+    if not isinstance(instance, dict):
+        return instance
+    if instance.keys() == {_BYTES_KEY}:
+        return _bytes(instance[_BYTES_KEY])
+    return {
+        name: _bytes(value[_BYTES_KEY])
+        if isinstance(value, dict) and value.keys() == {_BYTES_KEY}
+        else value
+        for name, value in instance.items()
+    }
+
+
+def _bytes(text: object) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)  # type: ignore[arg-type] # a TypeError below
+    except (binascii.Error, ValueError, TypeError) as error:
+        raise MalformedRequestError(f'The value of "b64" is no base64: {error}.') from error
+
+
+def _predictions(columns: Mapping[str, Array]) -> object:
+    """Write one value per row, or an object where there is more to say than ``prediction``.
+
+    The values stay numpy's, so that FP32 is written with as few digits as name it exactly.
+    """
+    if len(columns) == 1:
+        return _listed(columns["prediction"])
+    names = sorted(columns, key=lambda name: name.startswith("prediction"))  # labels come first
+    return [
+        dict(zip(names, row, strict=True))
+        for row in zip(*(_listed(columns[name]) for name in names), strict=True)
+    ]
+
+
+def _listed(values: Array) -> Any:  # noqa: ANN401 - an array or a list: what orjson can write
+    return values.tolist() if values.dtype.kind == "O" else np.ascontiguousarray(values)
+
+
+def _bytes_as_json(value: object) -> object:
+    if isinstance(value, bytes):
+        return {_BYTES_KEY: base64.b64encode(value).decode()}
+    raise TypeError(f"{type(value).__name__} has no JSON form")

@@ -1,0 +1,80 @@
+"""What is looked at before a byte of the body is read, and once it is there."""
+
+from typing import Final
+
+from tidegate.oip.errors import MalformedRequestError
+from tidegate_realtime.api.errors import (
+    BinaryLayoutError,
+    BodyTooLargeError,
+    UnsupportedEncodingError,
+    UriTooLongError,
+)
+from tidegate_realtime.api.exchange import Exchange
+
+BODY_LIMIT_BYTES: Final = 64 << 20
+PATH_LIMIT_BYTES: Final = 8 << 10
+HEADER_LIMIT_BYTES: Final = 16 << 10
+HEADER_LIMIT_COUNT: Final = 100
+HEADER_LIMIT_S: Final = 5.0
+"""From the first byte of a request to the end of its headers."""
+
+
+def check_path(path: str) -> None:
+    """Refuse a path that is longer than any that could be served.
+
+    Raises:
+        UriTooLongError: With the limit and what was found.
+    """
+    if len(path) > PATH_LIMIT_BYTES:
+        raise UriTooLongError.of(
+            "bytes in its path", limit=PATH_LIMIT_BYTES, found=len(path), advice="Shorten it."
+        )
+
+
+def check_body_headers(exchange: Exchange) -> None:
+    """Refuse a body by its headers alone, before it is read.
+
+    Raises:
+        BodyTooLargeError: It is longer than the limit.
+        MalformedRequestError: Its length is said in two ways, which two servers might read
+            differently (request smuggling).
+        UnsupportedEncodingError: It is compressed.
+    """
+    encoding = exchange.header("content-encoding")
+    if encoding and encoding.lower() != "identity":
+        raise UnsupportedEncodingError(
+            f"Content-Encoding {encoding[:40]!r} is not supported; send the body as it is."
+        )
+    length = exchange.header("content-length")
+    if length is None:
+        return
+    if not (length.isascii() and length.isdecimal()):
+        raise MalformedRequestError(f"Content-Length {length[:40]!r} is no number of bytes.")
+    if exchange.header("transfer-encoding") is not None:
+        raise MalformedRequestError("Send Content-Length or Transfer-Encoding, not both.")
+    if int(length) > BODY_LIMIT_BYTES:
+        raise too_large(int(length))
+
+
+def too_large(found: int, limit: int = BODY_LIMIT_BYTES) -> BodyTooLargeError:
+    """Describe a body by its length, or by as much of it as was read."""
+    return BodyTooLargeError.of(
+        "bytes in its body", limit=limit, found=found, advice="Send its rows in several requests."
+    )
+
+
+def check_layout(exchange: Exchange, body: bytes) -> None:
+    """Accept a body that is JSON altogether, also when its headers say so (the C++ client does).
+
+    Raises:
+        BinaryLayoutError: ``Inference-Header-Content-Length`` says that binary tensors follow.
+    """
+    length = exchange.header("inference-header-content-length")
+    if length is None:
+        return
+    if not (length.isascii() and length.isdecimal()) or int(length) != len(body):
+        raise BinaryLayoutError(
+            f"Inference-Header-Content-Length is {length[:40]!r} and the body has {len(body)} "
+            "bytes. Binary tensors are not offered here: send all of them as JSON "
+            "(binary_data=False in tritonclient)."
+        )

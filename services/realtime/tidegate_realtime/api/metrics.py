@@ -1,0 +1,135 @@
+"""Counting on the hot path: plain integers in dictionaries, read when somebody scrapes.
+
+Labels are bounded: a model or version that is not served counts as ``unknown``, reasons are the
+codes of ``error_map``. At every moment arrivals = the sum of all outcomes + in flight.
+"""
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import Final, NamedTuple
+
+from tidegate.clock import Clock
+from tidegate.inference.arrays import Tensors
+from tidegate.settings import LatencyObjective
+from tidegate.units import ns_to_seconds
+from tidegate_realtime.runtime.ports import Backend, BatchResult
+
+UNKNOWN: Final = "unknown"
+_OBJECTIVE_EDGES: Final = (0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.5, 2.0, 4.0, 8.0)
+_SIGNIFICANT: Final = ".6g"
+
+
+class OutcomeLabel(Enum):
+    """The five ways in which a request ends."""
+
+    ANSWERED = "answered"
+    REJECTED = "rejected"
+    EXPIRED = "expired"
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+
+
+def objective_edges_s(objective: LatencyObjective) -> tuple[float, ...]:
+    """Return bucket edges in seconds, the objective among them: the share above it is exact."""
+    slo_s = ns_to_seconds(objective.slo_ns)
+    return tuple(float(f"{slo_s * factor:{_SIGNIFICANT}}") for factor in _OBJECTIVE_EDGES)
+
+
+class Histogram:
+    """Counts by upper edge, inclusive; the last count is of what lies above all edges."""
+
+    def __init__(self, edges: Sequence[float]) -> None:
+        self.edges = tuple(edges)
+        self.counts = [0] * (len(self.edges) + 1)
+        self.total = 0.0
+
+    def observe(self, value: float) -> None:
+        """Count one value."""
+        self.counts[bisect_left(self.edges, value)] += 1
+        self.total += value
+
+
+class EndedKey(NamedTuple):
+    """The labels of ``tidegate_requests_total``."""
+
+    model: str
+    version: str
+    outcome: str
+    reason: str
+
+
+class GatewayMetrics:
+    """What this process has seen of prediction requests."""
+
+    def __init__(self) -> None:
+        self.arrivals: Counter[str] = Counter()
+        self.in_flight: Counter[str] = Counter()
+        self.ended: Counter[EndedKey] = Counter()
+        self.durations: dict[tuple[str, str], Histogram] = {}
+
+    def add_version(self, model: str, version: str, objective: LatencyObjective) -> None:
+        """Make a model's series exist before its first request."""
+        self.arrivals[model] += 0
+        self.in_flight[model] += 0
+        self.durations[model, version] = Histogram(objective_edges_s(objective))
+
+    def arrived(self, model: str) -> None:
+        """Count a request whose headers have been read."""
+        self.arrivals[model] += 1
+        self.in_flight[model] += 1
+
+    def finished(self, key: EndedKey, *, took_ns: int) -> None:
+        """Count how it ended.
+
+        Args:
+            key: With a model and version that are served, or ``UNKNOWN``.
+            took_ns: From the last byte of the request to this moment. Only what the model
+                answered, or was too late for, goes into the histogram: a refusal is quick, and
+                would make the model look so.
+        """
+        self.in_flight[key.model] -= 1
+        self.ended[key] += 1
+        if key.outcome in {OutcomeLabel.ANSWERED.value, OutcomeLabel.EXPIRED.value}:
+            self.durations[key.model, key.version].observe(ns_to_seconds(took_ns))
+
+
+_EXECUTION_EDGES_S: Final = tuple(
+    scale * step for scale in (1e-4, 1e-3, 1e-2, 1e-1, 1.0) for step in (1, 2.5, 5)
+)
+"""0.1 ms to 5 s: a small network for one row, a large one for a full batch."""
+
+
+class MeasuredBackend:
+    """A backend that notes how long each batch took, from ``begin`` to ``done``."""
+
+    def __init__(self, backend: Backend, clock: Clock) -> None:
+        self._backend = backend
+        self._clock = clock
+        self.seconds = Histogram(_EXECUTION_EDGES_S)
+        """Written by the backend's threads; with one executor that is one of them."""
+
+    @property
+    def executors(self) -> int:
+        """As the backend says."""
+        return self._backend.executors
+
+    @property
+    def fixed_rows(self) -> int | None:
+        """As the backend says."""
+        return self._backend.fixed_rows
+
+    def begin(self, inputs: Tensors, *, rows: int, done: Callable[[BatchResult], None]) -> None:
+        """Start one batch and the watch."""
+        began_at_ns = self._clock.now_ns()
+
+        def stop_watch(result: BatchResult) -> None:
+            self.seconds.observe(ns_to_seconds(self._clock.now_ns() - began_at_ns))
+            done(result)
+
+        self._backend.begin(inputs, rows=rows, done=stop_watch)
+
+    def close(self) -> None:
+        """Close the backend; blocks as it does."""
+        self._backend.close()

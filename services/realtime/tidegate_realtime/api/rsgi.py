@@ -1,0 +1,168 @@
+"""The endpoint under granian, by its own interface (RSGI 1.6).
+
+Two things that granian decides for us: the path comes decoded once already, so that ``%2F`` in it
+cannot be told from a slash (no route gains anything by it, each has the same check); and where a
+request has both Content-Length and Transfer-Encoding, hyper reads it as chunked and closes the
+connection after it (RFC 9112, section 6.3).
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Final, Protocol
+
+from granian.rsgi import ProtocolClosed  # type: ignore[attr-defined] # exported without __all__
+
+from tidegate.clock import Clock
+from tidegate.units import Nanoseconds
+from tidegate_realtime.api.endpoint import Endpoint
+from tidegate_realtime.api.errors import TruncatedBodyError
+from tidegate_realtime.api.exchange import Exchange
+from tidegate_realtime.api.guards import too_large
+from tidegate_realtime.api.replies import CLOSE
+from tidegate_realtime.api.sweeper import Sweeper
+
+_CALLER_LEFT: Final = 499
+_NOBODY_READS_THIS: Final = 400
+
+
+class RsgiHeaders(Protocol):
+    """Of a request; names in lower case."""
+
+    def get(self, key: str) -> str | None:
+        """Return the first header of this name."""
+        ...
+
+
+class RsgiScope(Protocol):
+    """What granian knows of a request before its body."""
+
+    @property
+    def method(self) -> str:
+        """In upper case."""
+        ...
+
+    @property
+    def path(self) -> str:
+        """Percent-decoded once, without the query."""
+        ...
+
+    @property
+    def headers(self) -> RsgiHeaders:
+        """All of them that are text."""
+        ...
+
+
+class RsgiFuture(Protocol):
+    """Not asyncio's: it takes one callback, and cancelling it calls back too."""
+
+    def add_done_callback(self, callback: Callable[[object], None]) -> None:
+        """Set the callback, which is called on the loop."""
+        ...
+
+    def remove_done_callback(self, callback: object) -> None:
+        """Take the callback away, whichever is named."""
+        ...
+
+    def cancel(self) -> None:
+        """Let go of it."""
+        ...
+
+
+class RsgiProtocol(Protocol):
+    """How granian takes the body out and the reply in."""
+
+    async def __call__(self) -> bytes:
+        """Return the whole body; raises ``ProtocolClosed`` if it ends early."""
+        ...
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        """Yield the body as it comes; it just ends if it ends early."""
+        ...
+
+    def client_disconnect(self) -> RsgiFuture:
+        """Return a future that is done when the connection closes; read the body first."""
+        ...
+
+    def response_empty(self, status: int, headers: Sequence[tuple[str, str]]) -> None:
+        """Answer without a body."""
+        ...
+
+    def response_bytes(self, status: int, headers: Sequence[tuple[str, str]], body: bytes) -> None:
+        """Answer; silent if nobody is there any more."""
+        ...
+
+
+class RsgiExchange(Exchange):
+    """One request that came by granian."""
+
+    __slots__ = ("_headers", "_proto", "_watcher")
+
+    def __init__(self, scope: RsgiScope, proto: RsgiProtocol, *, began_at_ns: Nanoseconds) -> None:
+        path = scope.path
+        if "%" in path:  # it was %25: say so again, for the path must be decoded only once
+            path = path.replace("%", "%25")
+        super().__init__(scope.method, path, began_at_ns=began_at_ns)
+        self._headers = scope.headers
+        self._proto = proto
+        self._watcher: RsgiFuture | None = None
+
+    def header(self, name: str) -> str | None:
+        """Return a header; of a repeated one the first."""
+        return self._headers.get(name)
+
+    async def read(self, limit_bytes: int) -> bytes:
+        """Return the body, in one piece if its length is known, else counting as it comes."""
+        return await self._until_cut(
+            self._whole() if self.header("content-length") else self._counted(limit_bytes)
+        )
+
+    async def _whole(self) -> bytes:
+        try:
+            return await self._proto()
+        except ProtocolClosed:
+            raise TruncatedBodyError("The body ended before its Content-Length.") from None
+
+    async def _counted(self, limit_bytes: int) -> bytes:
+        body = bytearray()
+        async for chunk in self._proto:
+            body += chunk
+            if len(body) > limit_bytes:
+                raise too_large(len(body), limit_bytes)
+        return bytes(body)
+
+    def watch(self, tasks: asyncio.TaskGroup) -> None:
+        """Ask granian to call when the connection closes; no task is needed for it."""
+        self._watcher = self._proto.client_disconnect()
+        self._watcher.add_done_callback(self._closed)
+
+    def unwatch(self) -> None:
+        """Forget it, or it would stay in memory until the connection closes."""
+        if self._watcher is not None:
+            self._watcher.remove_done_callback(None)  # else cancelling would call back
+            self._watcher.cancel()
+
+    def _closed(self, _: object) -> None:
+        self.depart()
+
+
+class RsgiApp:
+    """What granian calls for each request."""
+
+    def __init__(self, endpoint: Endpoint, sweeper: Sweeper, clock: Clock) -> None:
+        self._endpoint = endpoint
+        self._sweeper = sweeper
+        self._clock = clock
+
+    async def __rsgi__(self, scope: RsgiScope, proto: RsgiProtocol) -> None:
+        """Answer one request; it runs to its end even if the caller leaves."""
+        exchange = RsgiExchange(scope, proto, began_at_ns=self._clock.now_ns())
+        self._sweeper.add(exchange)
+        try:
+            reply = await self._endpoint.answer(exchange)
+        finally:
+            self._sweeper.remove(exchange)
+        if reply.status == _CALLER_LEFT:  # granian logs an error if nothing is answered at all
+            proto.response_empty(_NOBODY_READS_THIS, [CLOSE])
+            return
+        headers = [*reply.headers, CLOSE] if exchange.must_close else reply.headers
+        proto.response_bytes(reply.status, headers, reply.body)

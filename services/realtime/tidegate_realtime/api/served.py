@@ -1,0 +1,131 @@
+"""The model versions of this process, and which of them a request means."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from tidegate.ids import DEFAULT_ALIAS, Alias, ModelName, Version
+from tidegate.inference.model import Model
+from tidegate.oip.response import ResponseTag
+from tidegate.settings import LatencyObjective
+from tidegate_realtime.api.errors import DrainingError, ModelNotServedError, VersionNotServedError
+from tidegate_realtime.runtime.driver import BatchDriver
+
+SERVED_BY: Final = "model"
+"""The rung of the degradation ladder that answered; the only one so far."""
+VARIANT: Final = "default"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedVersion:
+    """One version, loaded and warm, and what is the same in all of its replies."""
+
+    model: Model
+    driver: BatchDriver
+    objective: LatencyObjective
+    objective_origin: str
+    """Where the objective was set: a file, a flag, or ``default``."""
+    response_tag: ResponseTag = field(init=False)
+    headers: tuple[tuple[str, str], ...] = field(init=False)
+    """The tag in the headers of every prediction."""
+
+    def __post_init__(self) -> None:
+        """Write the tag once; it is part of every reply."""
+        tag = self.model.tag
+        object.__setattr__(
+            self,
+            "response_tag",
+            ResponseTag(
+                model_name=tag.name,
+                model_version=str(tag.version),
+                parameters={
+                    "tidegate_digest": tag.digest,
+                    "tidegate_variant": VARIANT,
+                    "tidegate_served_by": SERVED_BY,
+                },
+            ),
+        )
+        headers = {
+            "x-tidegate-model": tag.name,
+            "x-tidegate-version": str(tag.version),
+            "x-tidegate-digest": tag.digest,
+            "x-tidegate-served-by": SERVED_BY,
+        }
+        object.__setattr__(self, "headers", tuple(headers.items()))
+
+
+class Readiness:
+    """Whether this process takes work; every model in it is loaded and warm before it listens."""
+
+    def __init__(self) -> None:
+        self.draining = False
+
+    def check(self) -> None:
+        """Let work pass.
+
+        Raises:
+            DrainingError: The process is about to end.
+        """
+        if self.draining:
+            raise DrainingError("This server is shutting down and takes no new work.")
+
+
+class Catalogue:
+    """What is served here. A request never loads anything."""
+
+    def __init__(
+        self,
+        versions: Sequence[ServedVersion],
+        *,
+        aliases: Mapping[ModelName, Mapping[Alias, Version]],
+    ) -> None:
+        """Build it.
+
+        Args:
+            versions: Each version once, those of one model in the order of preference.
+            aliases: Where the aliases of each model pointed when it was loaded.
+        """
+        self.versions = tuple(versions)
+        self._aliases = aliases
+        self._by_name: dict[str, dict[int, ServedVersion]] = {}
+        for served in versions:
+            tag = served.model.tag
+            self._by_name.setdefault(tag.name, {})[tag.version] = served
+
+    @property
+    def names(self) -> list[str]:
+        """The models, in the order in which they were asked for."""
+        return list(self._by_name)
+
+    def numbers(self, name: str) -> list[int]:
+        """Return the versions of a model that are served, lowest first."""
+        return sorted(self._by_name.get(name, ()))
+
+    def find(self, name: str, at: str | None) -> ServedVersion:
+        """Return the version that a request means.
+
+        Args:
+            name: The model.
+            at: A number or an alias; ``None`` for ``stable``, or what was asked for first at
+                start-up if that is not served.
+
+        Raises:
+            ModelNotServedError: There is no version of this model here.
+            VersionNotServedError: There is, but not this one.
+        """
+        versions = self._by_name.get(name)
+        if versions is None:
+            names = ", ".join(self._by_name) or "none"
+            raise ModelNotServedError(f"The model {name!r} is not served here. Models: {names}.")
+        if at is None:
+            stable = self._number(name, DEFAULT_ALIAS)
+            return versions.get(stable) or next(iter(versions.values()))
+        served = versions.get(self._number(name, at))
+        if served is None:
+            raise VersionNotServedError.of(name, at, served=self.numbers(name))
+        return served
+
+    def _number(self, name: str, at: str) -> int:
+        if at[0].isdigit():
+            return int(at)
+        return self._aliases.get(ModelName(name), {}).get(Alias(at), Version(0))
