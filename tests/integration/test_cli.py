@@ -55,8 +55,16 @@ def test_an_unknown_command_names_the_nearest(capsys: Captured) -> None:
     assert run(["sreve"]) == ExitCode.USAGE
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert captured.err.startswith("error: no such command 'sreve'. Did you mean 'serve'?")
+    assert captured.err.startswith("error: No such command 'sreve'. Did you mean 'serve'?")
     assert captured.err.endswith("(code: usage)\n")
+
+
+@pytest.mark.parametrize("arguments", [[], ["config"]])
+def test_a_group_without_a_command_shows_its_help(arguments: list[str], capsys: Captured) -> None:
+    assert run(arguments) == ExitCode.USAGE
+    captured = capsys.readouterr()
+    assert captured.out.startswith("Usage: tidegate")
+    assert captured.err == ""
 
 
 def test_an_unknown_option_is_one_line_that_names_the_help(capsys: Captured) -> None:

@@ -53,6 +53,9 @@ def catching(invoke: Callable[[], object], arguments: Sequence[str]) -> int:
         answer = invoke()
     except (KeyboardInterrupt, click.Abort):  # the latter is what click makes of the former
         return ExitCode.INTERRUPTED
+    except click.exceptions.NoArgsIsHelpError as error:  # a group without a command
+        click.echo(error.format_message())
+        return ExitCode.USAGE
     except Exception as error:  # the outermost place: no user ever sees a stack trace
         failure = describe(_only(error), arguments)
         _tell(failure, as_json=_asked_for_json(arguments))

@@ -56,7 +56,7 @@ class LazyGroup(click.Group):
 def _no_such_command(name: str, known: list[str]) -> str:
     near = get_close_matches(name, known, n=1)
     hint = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(known)}."
-    return f"no such command {name[:80]!r}. {hint}"
+    return f"No such command {name[:80]!r}. {hint}"
 
 
 def _unavailable(name: str, error: ModuleNotFoundError) -> click.Command:
