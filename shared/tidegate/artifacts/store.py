@@ -45,13 +45,12 @@ class ArtifactStore:
 
     def versions(self, name: ModelName) -> list[Version]:
         """Return the published versions, oldest first; a claimed number is not one."""
-        prefix = model_prefix(name)
         numbers = (
             version_of_key(key)
-            for key in self.objects.keys(prefix)
+            for key in self.objects.keys(model_prefix(name))
             if key.endswith("/manifest.json")
         )
-        return sorted(number for number in numbers if number and self._is_published(name, number))
+        return sorted(number for number in numbers if number)
 
     def _is_published(self, name: ModelName, version: Version) -> bool:
         return self.objects.head(manifest_key(name, version)) is not None
