@@ -1,0 +1,23 @@
+"""Stores for integration tests."""
+
+from tests.fixtures.stores import (
+    aws_stays_outside,
+    local_url,
+    moto_environment,
+    moto_url,
+    s3_url,
+    store_url,
+    versitygw_environment,
+    versitygw_url,
+)
+
+__all__ = [
+    "aws_stays_outside",
+    "local_url",
+    "moto_environment",
+    "moto_url",
+    "s3_url",
+    "store_url",
+    "versitygw_environment",
+    "versitygw_url",
+]
