@@ -45,10 +45,10 @@ class Histogram:
         self.counts = [0] * (len(self.edges) + 1)
         self.total = 0.0
 
-    def observe(self, value: float) -> None:
-        """Count one value."""
-        self.counts[bisect_left(self.edges, value)] += 1
-        self.total += value
+    def observe(self, value: float, *, times: int = 1) -> None:
+        """Count a value, once or as often as it was seen."""
+        self.counts[bisect_left(self.edges, value)] += times
+        self.total += value * times
 
 
 class EndedKey(NamedTuple):

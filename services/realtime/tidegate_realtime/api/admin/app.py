@@ -1,0 +1,88 @@
+"""The admin listener's application."""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from fastapi.responses import HTMLResponse
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from starlette.responses import Response
+from starlette.types import ASGIApp
+
+from tidegate import __version__
+from tidegate_realtime.api.admin.docs_page import render_docs
+from tidegate_realtime.api.admin.errors import as_response, install_error_handlers
+from tidegate_realtime.api.admin.exposition import GatewayCollector
+from tidegate_realtime.api.admin.guard import HostGuard
+from tidegate_realtime.api.admin.public_api import public_paths, public_schemas
+from tidegate_realtime.api.lookups import Lookups
+from tidegate_realtime.api.routing import Action, Route
+from tidegate_realtime.api.served import Catalogue
+
+_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
+"""Of a page without scripts: it can load nothing and be framed by nobody."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdminParts:
+    """What the admin listener shows."""
+
+    catalogue: Catalogue
+    lookups: Lookups
+    collector: GatewayCollector
+    public_url: str
+    """Where callers reach the public listener, as an operator on this machine would write it."""
+
+
+def build_admin_app(parts: AdminParts) -> ASGIApp:
+    """Build the application; the host guard is around all of it."""
+    app = FastAPI(
+        title="Tidegate",
+        version=__version__,
+        docs_url=None,  # FastAPI's page loads its scripts from elsewhere
+        redoc_url=None,
+        openapi_url=None,
+        redirect_slashes=False,
+    )
+    install_error_handlers(app)
+    document = _describe(app, parts)
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(parts.collector)
+    page = render_docs(document, parts.catalogue, public_url=parts.public_url)
+
+    @app.get("/openapi.json", include_in_schema=False)
+    async def openapi() -> dict[str, Any]:
+        return document
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> HTMLResponse:
+        return HTMLResponse(page, headers={"content-security-policy": _POLICY})
+
+    @app.get("/metrics", include_in_schema=False)
+    async def metrics() -> Response:
+        return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
+
+    @app.get("/v2/health/live", include_in_schema=False)
+    async def live() -> Response:
+        return as_response(parts.lookups.answer(Route(Action.LIVE)))
+
+    @app.get("/v2/health/ready", include_in_schema=False)
+    async def ready() -> Response:
+        return as_response(parts.lookups.answer(Route(Action.READY)))
+
+    return HostGuard(app)
+
+
+def _describe(app: FastAPI, parts: AdminParts) -> dict[str, Any]:
+    """Return the OpenAPI document of what callers use."""
+    document = get_openapi(
+        title="Tidegate",
+        version=__version__,
+        summary="Predictions inside a latency objective; each says which model version made it.",
+        routes=app.routes,
+        servers=[{"url": parts.public_url}],
+    )
+    document["paths"] = public_paths()
+    document["components"] = {"schemas": public_schemas()}
+    return document

@@ -1,0 +1,173 @@
+"""The public routes as OpenAPI: they are written once, without a framework that could tell."""
+
+from typing import Any, Final
+
+Json = dict[str, Any]
+
+_MODEL: Final[Json] = {
+    "name": "model",
+    "in": "path",
+    "required": True,
+    "description": "A model that is served here; GET /v1/models lists them.",
+    "schema": {"type": "string", "pattern": "^[a-z0-9][a-z0-9._-]{0,63}$"},
+}
+_VERSION: Final[Json] = {
+    "name": "version",
+    "in": "path",
+    "required": True,
+    "description": "A version number, or an alias such as stable.",
+    "schema": {"type": "string"},
+}
+_REQUEST_ID: Final[Json] = {
+    "name": "X-Request-Id",
+    "in": "header",
+    "description": "Comes back, and stands in the server's log; 1 to 128 of A-Z a-z 0-9 . _ : -",
+    "schema": {"type": "string"},
+}
+_TAG_HEADERS: Final[Json] = {
+    name: {"description": description, "schema": {"type": "string"}}
+    for name, description in {
+        "X-Tidegate-Model": "The model that made the prediction.",
+        "X-Tidegate-Version": "Its version.",
+        "X-Tidegate-Digest": "The digest of its manifest, which pins every file of it.",
+        "X-Tidegate-Served-By": "What answered; model is the model itself.",
+        "X-Request-Id": "The name of this request.",
+    }.items()
+}
+_REFUSALS: Final = {
+    "400": "The request contradicts itself or the protocol.",
+    "404": "No such model or version here; details.served lists the versions.",
+    "413": "Too many bytes, rows or values; details has the limit.",
+    "422": "Sound, but not what this model reads; details names input, expected and found.",
+    "500": "The model failed.",
+    "503": "Not accepted now; see Retry-After.",
+    "504": "Accepted, and not answered in time; details says how long it waited and ran.",
+}
+
+
+def public_paths() -> Json:
+    """Return every public path."""
+    return {
+        "/v2": _get("What this server is", "ServerMetadata"),
+        "/v2/health/live": _get("Whether the process answers", "Health"),
+        "/v2/health/ready": _get("Whether it takes work", "Health", unready=True),
+        "/v1/models": _get("The models served here", "ModelList"),
+        "/v1/models/{model}": _get("Whether a model is ready", "ModelReady", _MODEL, unready=True),
+        **_of_version("", _get, "Signature, versions and objective of a model", "ModelMetadata"),
+        **_of_version("/ready", _get, "Whether a model is ready", "ModelReady"),
+        **_predictions("/v2/models/{model}", "/infer", "Infer", "Tensors in, tensors out (OIP v2)"),
+        **_predictions("/v1/models/{model}", ":predict", "Predict", "Rows in, predictions out"),
+    }
+
+
+def _of_version(tail: str, operation: Any, summary: str, schema: str) -> Json:  # noqa: ANN401 - _get
+    base = "/v2/models/{model}"
+    return {
+        f"{base}{tail}": operation(summary, schema, _MODEL),
+        f"{base}/versions/{{version}}{tail}": operation(summary, schema, _MODEL, _VERSION),
+    }
+
+
+def _get(summary: str, schema: str, *parameters: Json, unready: bool = False) -> Json:
+    responses = {"200": _response("As asked.", schema)}
+    if parameters:
+        responses["404"] = _response(_REFUSALS["404"], "Error")
+    if unready:
+        responses["503"] = _response("Not ready; the same fields and the error.", "Error")
+    return {"get": {"summary": summary, "parameters": [*parameters], "responses": responses}}
+
+
+def _predictions(base: str, tail: str, name: str, summary: str) -> Json:
+    def operation(*parameters: Json) -> Json:
+        answer = _response("The answer, with the tag of the version that made it.", f"{name}Reply")
+        answer["headers"] = _TAG_HEADERS
+        refusals = {status: _response(text, "Error") for status, text in _REFUSALS.items()}
+        return {
+            "post": {
+                "summary": summary,
+                "parameters": [*parameters, _REQUEST_ID],
+                "requestBody": {"required": True, "content": _json(f"{name}Request")},
+                "responses": {"200": answer, **refusals},
+            }
+        }
+
+    return {
+        f"{base}{tail}": operation(_MODEL),
+        f"{base}/versions/{{version}}{tail}": operation(_MODEL, _VERSION),
+    }
+
+
+def _response(description: str, schema: str) -> Json:
+    return {"description": description, "content": _json(schema)}
+
+
+def _json(schema: str) -> Json:
+    return {"application/json": {"schema": {"$ref": f"#/components/schemas/{schema}"}}}
+
+
+_TEXT: Final[Json] = {"type": "string"}
+_FLAG: Final[Json] = {"type": "boolean"}
+_ANY_LIST: Final[Json] = {"type": "array", "items": {}}
+_SHAPE: Final[Json] = {"type": "array", "items": {"type": "integer"}}
+_PARAMETERS: Final[Json] = {"type": "object", "additionalProperties": True}
+_SPEC: Final[Json] = {"name": _TEXT, "datatype": _TEXT, "shape": _SHAPE}
+
+
+def _object(required: str, **properties: Json) -> Json:
+    return {"type": "object", "required": required.split(), "properties": properties}
+
+
+def _list(of: Json) -> Json:
+    return {"type": "array", "items": of}
+
+
+def public_schemas() -> Json:
+    """Return every body, by the name that the paths use."""
+    tensor = _object("name shape datatype data", **_SPEC, data=_ANY_LIST, parameters=_PARAMETERS)
+    spec = _object("name datatype shape", **_SPEC)
+    tag = {"model_name": _TEXT, "model_version": _TEXT}
+    return {
+        "ServerMetadata": _object("name version", name=_TEXT, version=_TEXT, extensions=_ANY_LIST),
+        "Health": _object("live ready", live=_FLAG, ready=_FLAG),
+        "ModelList": _object("models", models=_list(_TEXT)),
+        "ModelReady": _object("name ready", name=_TEXT, ready=_FLAG),
+        "ModelMetadata": _object(
+            "name versions platform inputs outputs",
+            name=_TEXT,
+            versions=_list(_TEXT),
+            platform=_TEXT,
+            inputs=_list(spec),
+            outputs=_list(spec),
+            parameters=_PARAMETERS,
+        ),
+        "InferRequest": _object(
+            "inputs",
+            id=_TEXT,
+            inputs=_list(tensor),
+            outputs=_list(_object("name", name=_TEXT, parameters=_PARAMETERS)),
+            parameters=_PARAMETERS,
+        ),
+        "InferReply": _object(
+            "model_name model_version parameters outputs",
+            **tag,
+            id=_TEXT,
+            parameters=_PARAMETERS,
+            outputs=_list(tensor),
+        ),
+        "PredictRequest": _object("instances", instances=_ANY_LIST, parameters=_PARAMETERS),
+        "PredictReply": _object(
+            "predictions model_name model_version model_digest served_by request_id",
+            predictions=_ANY_LIST,
+            **tag,
+            model_digest=_TEXT,
+            served_by=_TEXT,
+            request_id=_TEXT,
+        ),
+        "Error": _object(
+            "error code request_id",
+            error=_TEXT,
+            code=_TEXT,
+            request_id=_TEXT,
+            details={"type": "object"},
+        ),
+    }

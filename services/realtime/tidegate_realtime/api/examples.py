@@ -1,0 +1,48 @@
+"""A request that a newcomer can copy, made from what a model reads."""
+
+import json
+from math import prod
+from typing import Final
+
+from tidegate.artifacts.manifest import Column
+from tidegate.tensors.signature import VARIABLE, TensorSpec
+from tidegate_realtime.api.served import ServedVersion
+
+_MOST_VALUES: Final = 256
+"""An example longer than this is read by nobody."""
+
+
+def example_request(served: ServedVersion, *, public_url: str) -> str:
+    """Return a ``curl`` line that this model answers, or one that shows what the model reads."""
+    name = served.model.tag.name
+    values = sum(prod(_row_shape(spec)) for spec in served.model.signature.inputs)
+    if values > _MOST_VALUES:
+        return f"curl {public_url}/v2/models/{name}"
+    body = json.dumps({"instances": [_instance(served)]})
+    return f"curl {public_url}/v1/models/{name}:predict -d '{body}'"
+
+
+def _instance(served: ServedVersion) -> object:
+    signature, tabular = served.model.signature, served.model.manifest.transforms.tabular
+    if tabular is not None:
+        return {column.name: _zero(column) for column in tabular.columns}
+    if len(signature.inputs) == 1:
+        return _zeros(signature.inputs[0])
+    return {spec.name: _zeros(spec) for spec in signature.inputs}
+
+
+def _zero(column: Column) -> object:
+    if column.categories:
+        return column.categories[0]
+    return False if column.type == "boolean" else 0
+
+
+def _zeros(spec: TensorSpec) -> object:
+    zero: object = {"BYTES": "", "BOOL": False}.get(spec.datatype, 0)
+    for size in reversed(_row_shape(spec)):
+        zero = [zero] * size
+    return zero
+
+
+def _row_shape(spec: TensorSpec) -> tuple[int, ...]:
+    return tuple(1 if size == VARIABLE else size for size in spec.row_shape)

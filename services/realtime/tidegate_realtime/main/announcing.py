@@ -1,0 +1,34 @@
+"""What a person reads once the gateway answers."""
+
+from collections.abc import Sequence
+
+from tidegate import __version__
+from tidegate_realtime.api.examples import example_request
+from tidegate_realtime.api.served import ServedVersion
+
+
+def announcement(
+    versions: Sequence[ServedVersion], *, store: str, public_url: str, admin_url: str
+) -> str:
+    """Say what is served, where, what was promised and who said so, and how to try it."""
+    lines = [
+        f"Tidegate {__version__} serves {len(versions)} model{'s'[: len(versions) > 1]} of {store}",
+        "",
+        *(f"  {_line(served)}" for served in versions),
+        "",
+        f"  callers    {public_url}",
+        f"  operators  {admin_url}/docs  {admin_url}/metrics",
+        "",
+        "Try it:",
+        f"  {example_request(versions[0], public_url=public_url)}",
+        "",
+        "Ctrl-C or SIGTERM stops it: what was accepted is still answered.",
+    ]
+    return "\n".join(lines)
+
+
+def _line(served: ServedVersion) -> str:
+    tag, objective, origin = served.model.tag, served.objective, served.objective_origin
+    hint = "; --slo-ms sets another" if origin == "default" else ""
+    promise = f"within {objective.slo_ms:g} ms at p{objective.percentile * 100:g}"
+    return f"{tag}  {tag.short_digest}  {promise} ({origin}{hint})"

@@ -1,0 +1,143 @@
+"""The life of one gateway: load, warm up, listen, drain, close."""
+
+import asyncio
+import gc
+import os
+import signal
+import socket
+from random import Random
+from typing import Final
+
+import click
+
+from tidegate.cli.exits import ExitCode
+from tidegate.clock.system import SystemClock
+from tidegate.observability import get_logger
+from tidegate_realtime.api.servers.port import HttpServer
+from tidegate_realtime.api.servers.sockets import claim
+from tidegate_realtime.main.announcing import announcement
+from tidegate_realtime.main.loading import load_models
+from tidegate_realtime.main.parts import Parts, build_admin, build_parts, build_public_server
+from tidegate_realtime.main.starting import Plan
+
+log: Final = get_logger(__name__)
+
+ADMIN_HOST: Final = "127.0.0.1"
+_CLOSE_LIMIT_S: Final = 5.0
+"""For the model call that is running when the drain is over."""
+_LAST_REPLIES_S: Final = 1.0
+_GC_THRESHOLDS: Final = (50_000, 50, 1_000)
+"""Full collections rarely: with freezing they take the p99 from 17 to 6 ms (measured)."""
+
+
+async def run_gateway(plan: Plan) -> ExitCode:
+    """Serve until SIGTERM or Ctrl-C, then end what was begun; a second signal ends at once.
+
+    Raises:
+        TidegateError: What was asked for cannot be served; nothing is left running.
+    """
+    stopping = _stop_on_signals()
+    admin_socket = claim(ADMIN_HOST, plan.serve.admin_port)
+    loaded = await asyncio.to_thread(load_models, plan)
+    parts = build_parts(plan, loaded, clock=SystemClock(), draw=Random().random)
+    try:
+        for served in parts.catalogue.versions:
+            await served.driver.warm_up()
+        if not stopping.is_set():
+            await _serve(plan, parts, admin_socket, stopping)
+    finally:
+        await _close(parts)
+    return ExitCode.OK
+
+
+def _stop_on_signals() -> asyncio.Event:
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        stopping.set()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_DFL)  # whoever asks twice means it
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    return stopping
+
+
+async def _serve(
+    plan: Plan, parts: Parts, admin_socket: socket.socket, stopping: asyncio.Event
+) -> None:
+    public = build_public_server(plan, parts)
+    async with asyncio.TaskGroup() as tasks:
+        sweeping = tasks.create_task(parts.sweeper.run(), name="sweeper")
+        listening = tasks.create_task(_until_stopped(public, stopping), name="public listener")
+        await public.started()
+        _announce(plan, parts)
+        admin = await build_admin(plan, parts, admin_socket)
+        tasks.create_task(_until_stopped(admin, stopping), name="admin listener")
+        _spare_the_collector()
+        await stopping.wait()
+        await _drain(plan, parts, public, listening)
+        admin.stop()
+        sweeping.cancel()
+
+
+async def _until_stopped(server: HttpServer, stopping: asyncio.Event) -> None:
+    """Serve, and end the process loudly if the server ends by itself."""
+    await server.serve()
+    if not stopping.is_set():
+        raise RuntimeError(f"{type(server).__name__} ended although nobody stopped it")
+
+
+def _announce(plan: Plan, parts: Parts) -> None:
+    for served in parts.catalogue.versions:
+        tag, objective = served.model.tag, served.objective
+        log.info("model_served", model=str(tag), digest=tag.digest, slo_ms=objective.slo_ms)
+    click.echo(
+        announcement(
+            parts.catalogue.versions,
+            store=plan.settings.store,
+            public_url=plan.public_url,
+            admin_url=f"http://{ADMIN_HOST}:{plan.serve.admin_port}",
+        )
+    )
+
+
+def _spare_the_collector() -> None:
+    """Keep what lives for ever out of every later collection; this one costs some 50 ms."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_GC_THRESHOLDS)
+
+
+async def _drain(
+    plan: Plan, parts: Parts, public: HttpServer, listening: asyncio.Task[None]
+) -> None:
+    """Take nothing new, and wait for what was taken, but not for ever.
+
+    granian forgets handlers whose client has left, hence the count of our own.
+    """
+    parts.readiness.draining = True
+    public.stop()
+    log.info("draining", requests=parts.sweeper.in_progress)
+    try:
+        async with asyncio.timeout(plan.serve.drain_limit_ms / 1000):
+            await parts.sweeper.idle()
+            await asyncio.shield(listening)
+    except TimeoutError:
+        log.warning("drain_limit_reached", requests=parts.sweeper.in_progress)
+        parts.sweeper.cut_uploads()
+        await asyncio.wait({listening}, timeout=_LAST_REPLIES_S)
+        listening.cancel()
+
+
+async def _close(parts: Parts) -> None:
+    try:
+        async with asyncio.timeout(_CLOSE_LIMIT_S):
+            for served in parts.catalogue.versions:
+                await served.driver.aclose()
+    except TimeoutError:
+        # The model's thread cannot be stopped, and the interpreter would wait for it for ever.
+        log.error("model_call_stuck", limit_s=_CLOSE_LIMIT_S)  # noqa: TRY400 - no stack to show
+        os._exit(ExitCode.FAILED)

@@ -1,0 +1,37 @@
+"""``[serve]`` of ``tidegate.toml``: the gateway's own settings."""
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from tidegate.ids import ModelRef
+from tidegate.settings import Section
+
+Port = Annotated[int, Field(ge=1, le=65_535)]
+
+
+def _model_ref(text: str) -> str:
+    return str(ModelRef.parse(text))
+
+
+class ServeSettings(Section):
+    """What ``tidegate serve`` listens on and how much it holds."""
+
+    host: str = "127.0.0.1"
+    """Address of the public listener: one of this machine's, ``0.0.0.0`` for all of them."""
+    port: Port = 8000
+    """Of the public listener. 8000 to 8002 are what clients of Triton expect."""
+    admin_port: Port = 8002
+    """Of the admin listener, which is on loopback whatever ``host`` says."""
+    server: Literal["granian", "uvicorn"] = "granian"
+    """What carries the public listener; uvicorn reaches about two thirds of the throughput."""
+    models: tuple[Annotated[str, AfterValidator(_model_ref)], ...] = ()
+    """``name``, ``name@alias`` or ``name@version``; none: every model with an alias ``stable``."""
+    threads: int = Field(1, ge=1)
+    """Cores that one model call may use. More helps large models only; each model takes as many."""
+    queue_limit_rows: int = Field(4_096, ge=32)
+    """Rows that may wait for one model; what comes on top is refused with 503."""
+    drain_limit_ms: int = Field(25_000, ge=0)
+    """How long a stop waits for requests in progress. Kubernetes kills after 30 s."""
+    anonymous_predict: bool = False
+    """Let anybody who reaches ``host`` predict; without it only loopback is listened on."""
