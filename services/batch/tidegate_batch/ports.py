@@ -141,12 +141,33 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 ChunkResult: TypeAlias = Committed | Failed
 
 
+class Ready(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag=True):
+    """The model is loaded."""
+
+    pid: int
+
+
+class Refused(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag=True):
+    """This worker cannot do this job, and no other could: a wrong digest, say."""
+
+    code: str
+    message: str
+
+
+WorkerMessage: TypeAlias = Ready | Refused | Committed | Failed
+"""What a worker says, as JSON, whatever carries it."""
+
+
 class ChunkScorer(Protocol):
     """What a worker process does, behind whichever engine runs it."""
 
     def score(self, assignment: Assignment) -> ChunkResult:
         """Read, score, write and commit one chunk; whatever goes wrong is in the result."""
         ...
+
+
+BuildScorer: TypeAlias = "Callable[[WorkerSetup], ChunkScorer]"
+"""Makes a worker of a fresh process: fetches and loads the model, reads the plan."""
 
 
 class WorkerSetup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -161,28 +182,11 @@ class WorkerSetup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerReady:
-    """A worker has loaded the model and waits."""
+class WorkerSaid:
+    """A worker is ready, or done with its chunk, and waits; or it cannot work at all."""
 
     worker: WorkerId
-    pid: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerReported:
-    """A worker is done with its chunk and waits."""
-
-    worker: WorkerId
-    result: ChunkResult
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerRefused:
-    """A worker cannot do this job, and no other could: a wrong digest, say."""
-
-    worker: WorkerId
-    code: str
-    message: str
+    message: WorkerMessage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,7 +197,7 @@ class WorkerLost:
     reason: str
 
 
-WorkerEvent: TypeAlias = WorkerReady | WorkerReported | WorkerRefused | WorkerLost
+WorkerEvent: TypeAlias = WorkerSaid | WorkerLost
 
 
 class Engine(Protocol):
@@ -213,11 +217,11 @@ class Engine(Protocol):
         ...
 
     def add_worker(self, worker: WorkerId) -> None:
-        """Begin to start a worker under this name; ``WorkerReady`` or ``WorkerLost`` follows."""
+        """Begin to start a worker under this name; ``WorkerSaid`` or ``WorkerLost`` follows."""
         ...
 
     def assign(self, worker: WorkerId, assignment: Assignment) -> None:
-        """Hand a chunk to a worker that waits; ``WorkerReported`` or ``WorkerLost`` follows."""
+        """Hand a chunk to a worker that waits; ``WorkerSaid`` or ``WorkerLost`` follows."""
         ...
 
     def next_event(self, timeout_ns: int) -> WorkerEvent | None:
@@ -236,6 +240,6 @@ class Display(Protocol):
         """Say what begins now."""
         ...
 
-    def progress(self, statistics: QueueStatistics, *, workers: int) -> None:
-        """Show committed and planned rows, and how many workers are ready."""
+    def progress(self, statistics: QueueStatistics, *, workers: int | None) -> None:
+        """Show committed and planned rows, and how many workers are ready, if that is known."""
         ...

@@ -112,7 +112,7 @@ class ChunkQueue:
         self._own: dict[WorkerId, deque[PlannedChunk]] = {}
         self._failures: dict[ChunkId, int] = {}
         self._leases_lost = 0
-        self._no_commit_limit_ns = no_commit_limit_ns
+        self.no_commit_limit_ns = no_commit_limit_ns
         self._progress_at_ns = now_ns
 
     def _runs(self) -> list[deque[PlannedChunk]]:
@@ -203,12 +203,12 @@ class ChunkQueue:
 
     def is_stuck(self, now_ns: int) -> bool:
         """Say whether work is left and no chunk has been committed for too long."""
-        return not self.is_finished and now_ns >= self._progress_at_ns + self._no_commit_limit_ns
+        return not self.is_finished and now_ns >= self._progress_at_ns + self.no_commit_limit_ns
 
     def next_tick_at_ns(self) -> int:
         """Return when ``on_tick`` or ``is_stuck`` may next have something to say."""
         expiries = (lease.expires_at_ns for lease in self._leases.values())
-        return min([self._progress_at_ns + self._no_commit_limit_ns, *expiries])
+        return min([self._progress_at_ns + self.no_commit_limit_ns, *expiries])
 
     def statistics(self) -> QueueStatistics:
         """Count chunks and rows by where they are."""

@@ -50,10 +50,20 @@ class JobNotFoundError(JobError):
     code = "job_not_found"
 
 
+class JobNotDrivenError(JobError):
+    """Nobody moves the job on: its driver is dead, or was never started."""
+
+    code = "job_not_driven"
+
+
 class JobConflictError(JobError):
     """What is asked for contradicts what the job already is."""
 
     code = "conflict"
+
+
+class JobDrivenError(JobConflictError):
+    """The job's driver is alive; a second one would only waste work."""
 
 
 class JobRecordError(JobError):
@@ -66,6 +76,15 @@ class ChunkFailedError(JobError):
     """A batch raised; the message names the file and the rows."""
 
     code = "chunk_failed"
+    cause: str = "chunk_failed"
+    """The code of what went wrong in the worker."""
+
+    @classmethod
+    def of_worker(cls, message: str, *, cause: str) -> Self:
+        """Pass on what a worker reported."""
+        error = cls(message)
+        error.cause = cause
+        return error
 
 
 class NoCommitError(JobError):

@@ -13,7 +13,7 @@ from tidegate.ids import ModelTag
 from tidegate_batch.core.errors import JobRecordError
 from tidegate_batch.core.fingerprint import Fingerprint
 from tidegate_batch.core.planning import PlannedChunk
-from tidegate_batch.core.states import Event, State, advance
+from tidegate_batch.core.states import ENDED, Event, State, advance
 
 KEPT_MOVES = 64
 """How many changes of state a job remembers; a job that is resumed every night has about four."""
@@ -104,15 +104,18 @@ class JobState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     write_ids: tuple[str, ...]
 
     def moved(self, event: Event, at: str, *, failure: JobFailure | None = None) -> "JobState":
-        """Return the state after an event; who drives stays as it is.
+        """Return the state after an event; nobody drives a job that has ended.
 
         Raises:
             IllegalTransitionError: The event means nothing in this state.
         """
         after = advance(self.state, event)
-        move = Move(to=after, at=at, epoch=self.epoch)
         return msgspec.structs.replace(
-            self, state=after, failure=failure, moves=(*self.moves, move)[-KEPT_MOVES:]
+            self,
+            state=after,
+            driver=None if after in ENDED else self.driver,
+            failure=failure,
+            moves=(*self.moves, Move(to=after, at=at, epoch=self.epoch))[-KEPT_MOVES:],
         )
 
     def driven_by(self, driver: Driver | None) -> "JobState":

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.inference.arrays import Array
-from tidegate_batch.core.errors import ChunkFailedError
+from tidegate.tensors.signature import SignatureMismatchError
 
 
 def to_numpy(column: "pa.Array[Any]", *, name: str) -> Array:
@@ -24,7 +24,7 @@ def to_numpy(column: "pa.Array[Any]", *, name: str) -> Array:
         An array ``(rows,)``, or ``(rows, …)`` for lists.
 
     Raises:
-        ChunkFailedError: Lists differ in length, or one is missing.
+        SignatureMismatchError: Lists differ in length, or one is missing.
     """
     if isinstance(column, pa.DictionaryArray):
         column = column.dictionary_decode()
@@ -46,9 +46,10 @@ def _is_list(kind: pa.DataType) -> bool:
 def _stack(column: "pa.Array[Any]", *, name: str) -> Array:
     lengths = pc.unique(pc.list_value_length(column)).to_pylist()
     if column.null_count or len(lengths) != 1:
-        raise ChunkFailedError(
-            f"column {name!r} must hold lists of one length, found lengths {lengths[:5]} "
-            "(None: a missing list)"
+        raise SignatureMismatchError.of_input(
+            name,
+            expected="a list in every row, all of one length",
+            found=f"the lengths {lengths[:5]} (None is a missing list)",
         )
     values = to_numpy(column.flatten(), name=name)  # type: ignore[attr-defined] # every list array has it
     return values.reshape(len(column), lengths[0], *values.shape[1:])

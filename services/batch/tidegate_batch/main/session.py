@@ -1,0 +1,184 @@
+"""What a command does with a job: run it here, hand it to a process of its own, or look at it."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+import click
+
+from tidegate.errors import SettingError, TidegateError
+from tidegate.settings import load_settings
+from tidegate.units import ns_to_seconds
+from tidegate_batch.core.errors import JobConflictError, JobDrivenError
+from tidegate_batch.core.names import JobId, parse_job_id
+from tidegate_batch.core.states import ENDED, State
+from tidegate_batch.main.display import BarDisplay, LineDisplay, build_display
+from tidegate_batch.main.wiring import build_crew, build_parts
+from tidegate_batch.pipeline.driving import Finished, JobDriver, publication_of
+from tidegate_batch.pipeline.identity import this_process
+from tidegate_batch.pipeline.parts import Parts
+from tidegate_batch.pipeline.record import JobRecord
+from tidegate_batch.pipeline.seat import take_seat
+from tidegate_batch.pipeline.submission import Submission, absolute, submit
+from tidegate_batch.pipeline.watching import JobStatus, status_of, watch
+from tidegate_batch.settings import BatchSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a command says of a job."""
+
+    status: JobStatus
+    finished: Finished | None = None
+    """Only if this very command has driven the job to its end."""
+    log: Path | None = None
+    """Where the process that drives the job in the background writes."""
+
+    @property
+    def is_left_alone(self) -> bool:
+        """The job is not done, and nothing will happen by itself."""
+        return self.log is None and self.status.needs_resume
+
+    def as_json(self) -> dict[str, object]:
+        """Return what ``--json`` prints."""
+        status = {name: getattr(self.status, name) for name in self.status.__struct_fields__}
+        answer: dict[str, object] = {**status}
+        if self.log:
+            answer["log"] = str(self.log)
+        if self.finished:
+            seconds = ns_to_seconds(self.finished.took_ns)
+            answer["parts"] = len(self.finished.manifest.parts)
+            answer["rows_scored"] = self.finished.rows_scored
+            answer["seconds"] = round(seconds, 3)
+            answer["rows_per_second"] = round(self.finished.rows_scored / seconds, 1)
+        return answer
+
+
+class Session:
+    """One command's settings and parts."""
+
+    def __init__(self, flags: Mapping[str, object], *, config: Path | None) -> None:
+        settings = load_settings(config=config, flags=flags)
+        self.batch = settings.section(BatchSettings)
+        self.cache_dir = settings.cache_dir
+        self.store_url = absolute(settings.store).rstrip("/")
+        self.parts: Parts = build_parts()
+
+    def record(self, job: str) -> JobRecord:
+        """Return the record of a job that a person named."""
+        return JobRecord(self.parts.stores(self.store_url), JobId(parse_job_id(job)))
+
+    def run(self, record: JobRecord) -> Answer:
+        """Drive a job to its end in this process.
+
+        Ctrl-C and SIGTERM stop it; what is committed stays, and it can be resumed.
+        """
+        if status_of(record).state == State.PUBLISHED:
+            publication_of(record, self.parts).clean_up()  # a driver may have died just before
+            return Answer(status=status_of(record))
+        with self._display() as display, _sigterm_interrupts():
+            display.stage(f"job {record.job}")
+            seat = take_seat(record, this_process(), self.parts)
+            driver = JobDriver(seat, parts=self.parts, display=display)
+            finished = driver.run(build_crew(self.batch, cache_dir=self.cache_dir))
+        return Answer(status=status_of(record), finished=finished)
+
+    def prepare(self, record: JobRecord) -> None:
+        """Do here what a person waits for: claim the output, check the inputs, plan."""
+        with self._display() as display, _sigterm_interrupts():
+            seat = take_seat(record, this_process(), self.parts)
+            JobDriver(seat, parts=self.parts, display=display).prepare()
+            seat.leave()
+
+    def hand_over(self, record: JobRecord) -> Answer:
+        """Let a process of its own drive the job, and return at once.
+
+        Raises:
+            SettingError: Its log cannot be written.
+        """
+        log = self.cache_dir / "jobs" / f"{record.job}.log"
+        command = [sys.executable, "-c", "from tidegate.cli import main; main()"]
+        command += ["batch", "resume", record.job, "--store", self.store_url, "--wait"]
+        command += ["--engine", self.batch.engine]
+        command += ["--workers", str(self.batch.workers)] if self.batch.workers else []
+        try:
+            log.parent.mkdir(parents=True, exist_ok=True)
+            with log.open("ab") as output:
+                subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    start_new_session=True,  # closing this terminal must not end it
+                )
+        except OSError as error:
+            raise SettingError(
+                f"the log {log} cannot be written: {error.strerror}. Set cache_dir to a folder "
+                f"that can, then 'tidegate batch resume {record.job}'."
+            ) from error
+        return Answer(status=status_of(record), log=log)
+
+    def look(self, record: JobRecord) -> Answer:
+        """Read how far a job is."""
+        return Answer(status=status_of(record))
+
+    def watch(self, record: JobRecord) -> Answer:
+        """Show a job's progress until it ends, without touching it."""
+        with self._display() as display:
+            return Answer(status=watch(record, parts=self.parts, display=display))
+
+    @contextmanager
+    def _display(self) -> Iterator[LineDisplay | BarDisplay]:
+        display = build_display(self.parts.clock)
+        try:
+            yield display
+        finally:
+            display.close()
+
+
+def run_submitted(session: Session, submission: Submission, *, wait: bool) -> Answer:
+    """Make a job, or find it by its client token, and get it going if it has not ended."""
+    record = submit(submission, store_url=session.store_url, parts=session.parts)
+    if status_of(record).state in ENDED:
+        return session.look(record)
+    try:
+        if wait:
+            return run_or_explain(session, record)
+        session.prepare(record)
+    except JobDrivenError:  # found by its token, and somebody is at it
+        return session.watch(record) if wait else session.look(record)
+    return session.hand_over(record)
+
+
+def run_or_explain(session: Session, record: JobRecord) -> Answer:
+    """Drive a job here; if that ends early, say on stderr what became of the job."""
+    try:
+        return session.run(record)
+    except (TidegateError, KeyboardInterrupt) as error:
+        job = record.job
+        if not isinstance(error, JobConflictError):
+            click.echo(
+                f"job {job} stopped; what is committed is kept. Look at it with 'tidegate batch "
+                f"status {job}', go on with 'tidegate batch resume {job} --wait'.",
+                err=True,
+            )
+        raise
+
+
+@contextmanager
+def _sigterm_interrupts() -> Iterator[None]:
+    """Treat a polite end (of a container, of a batch system) like Ctrl-C."""
+
+    def interrupt(signum: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,46 @@
+"""A job in words, with what to type next."""
+
+from tidegate_batch.core.states import State
+from tidegate_batch.main.session import Answer
+
+
+def describe(answer: Answer) -> str:
+    """Return the lines that a command prints about a job."""
+    status = answer.status
+    lines = [f"job {status.job} is {status.state}: {_rows(answer)} with {status.model}"]
+    lines += [f"  model   {status.model} ({status.model.digest})", f"  output  {status.output}"]
+    if answer.finished:
+        facts = answer.as_json()
+        lines.append(
+            f"  took    {facts['seconds']} s for {facts['rows_scored']} rows, "
+            f"{facts['rows_per_second']:.0f} rows/s"
+        )
+    if status.driver:
+        gone = ", which has ended" if status.driver_is == "gone" else ""
+        lines.append(f"  driver  process {status.driver.pid} on {status.driver.host}{gone}")
+    if answer.log:
+        lines.append(f"  log     {answer.log}")
+    if status.failure:
+        lines.append(f"  reason  {status.failure.message} (code: {status.failure.code})")
+    return "\n".join([*lines, *_next_step(answer)])
+
+
+def _rows(answer: Answer) -> str:
+    status = answer.status
+    if status.rows is None or status.chunks is None:
+        return "no rows counted yet"
+    if status.state == State.PUBLISHED:
+        return f"{status.rows} rows in {status.chunks} part(s)"
+    return (
+        f"{status.rows_committed} of {status.rows} rows, {status.chunks_committed} of "
+        f"{status.chunks} chunks"
+    )
+
+
+def _next_step(answer: Answer) -> list[str]:
+    job = answer.status.job
+    if answer.log:
+        return [f"Watch it with: tidegate batch status {job} --wait"]
+    if answer.is_left_alone:
+        return [f"Go on with: tidegate batch resume {job} --wait"]
+    return []

@@ -1,0 +1,105 @@
+"""The one place that picks adapters: for a driver, and for each of its workers."""
+
+import os
+import secrets
+import socket
+import sys
+from functools import lru_cache
+from pathlib import Path
+
+from tidegate.artifacts.store import ArtifactStore
+from tidegate.clock.system import SystemClock, sleep_ns
+from tidegate.errors import DigestMismatchError
+from tidegate.ids import ModelName, ModelRef, Version
+from tidegate.inference.opening import open_model
+from tidegate.objects.opening import open_store
+from tidegate.objects.port import ObjectStore
+from tidegate_batch.core.errors import JobRecordError
+from tidegate_batch.core.names import JobId
+from tidegate_batch.pipeline.driving import Crew
+from tidegate_batch.pipeline.engines.local import LocalEngine
+from tidegate_batch.pipeline.engines.ray_environment import choose_ray_environment
+from tidegate_batch.pipeline.parts import Parts
+from tidegate_batch.pipeline.record import JobRecord
+from tidegate_batch.pipeline.scoring import Scorer
+from tidegate_batch.ports import Engine, WorkerSetup
+from tidegate_batch.settings import BatchSettings
+from tidegate_batch.sinks.parquet import ParquetSink
+from tidegate_batch.sources.parquet import ParquetSource
+
+
+def build_parts() -> Parts:
+    """Return the real stores, files, clocks and randomness."""
+    clock = SystemClock()
+    return Parts(
+        stores=_opened,
+        source=ParquetSource(_opened),
+        sink=ParquetSink(),
+        clock=clock,
+        wall=clock,
+        pause=sleep_ns,
+        new_id=lambda: secrets.token_hex(16),
+    )
+
+
+@lru_cache(maxsize=64)
+def _opened(url: str) -> ObjectStore:
+    """Open a store once: an S3 client takes tens of milliseconds to make."""
+    return open_store(url)
+
+
+def build_crew(settings: BatchSettings, *, cache_dir: Path) -> Crew:
+    """Choose who scores on this machine."""
+    cores = available_cores()
+    workers = settings.workers or cores
+    return Crew(
+        engine=_engine(settings, cores=cores, workers=workers),
+        workers=workers,
+        threads=max(1, cores // workers),
+        cache_dir=str(cache_dir),
+        no_commit_limit_ns=settings.no_commit_limit_ns,
+    )
+
+
+def available_cores() -> int:
+    """Count the cores that this process may run on, which a container may have few of."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _engine(settings: BatchSettings, *, cores: int, workers: int) -> Engine:
+    if settings.engine == "local":
+        return LocalEngine([sys.executable, "-m", "tidegate_batch.main.worker"])
+    choose_ray_environment()
+    from tidegate_batch.pipeline.engines.ray import RayEngine
+
+    return RayEngine(build_scorer, cores=cores, workers=workers)
+
+
+def build_scorer(setup: WorkerSetup) -> Scorer:
+    """Make a worker: load the pinned model and the plan.
+
+    Raises:
+        DigestMismatchError: The version is not the one that the job was pinned to.
+        PartUnavailableError: The store could not be asked.
+    """
+    parts = build_parts()
+    record = JobRecord(parts.stores(setup.store), JobId(setup.job))
+    plan, pinned = record.plan(), record.spec().model
+    if plan is None:
+        raise JobRecordError(f"job {setup.job} in {setup.store} has no plan to work on")
+    ref = ModelRef(ModelName(pinned.name), Version(pinned.version))
+    model = open_model(
+        ArtifactStore(record.store), ref, cache=Path(setup.cache_dir), threads=setup.threads
+    )
+    if model.tag.digest != pinned.digest:
+        raise DigestMismatchError.of_file(
+            f"manifest.json of {ref}", expected=pinned.digest, found=model.tag.digest
+        )
+    return Scorer(
+        record=record,
+        plan=plan,
+        model=model,
+        parts=parts,
+        epoch=setup.epoch,
+        worker=f"{socket.gethostname()}:{os.getpid()}",
+    )

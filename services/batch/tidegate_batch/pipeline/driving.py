@@ -1,0 +1,188 @@
+"""Moving a job on, from wherever it is to published; or to failed, with the reason recorded."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+from tidegate.errors import TidegateError
+from tidegate_batch.core.chunks import ChunkQueue
+from tidegate_batch.core.errors import (
+    ChunkFailedError,
+    CommittedDataMissingError,
+    DriverReplacedError,
+)
+from tidegate_batch.core.records import JobFailure, JobManifest, JobSpec, Plan
+from tidegate_batch.core.states import Event, State
+from tidegate_batch.pipeline.looping import ChunkLoop
+from tidegate_batch.pipeline.owning import OutputClaim
+from tidegate_batch.pipeline.parts import Parts
+from tidegate_batch.pipeline.planning import make_plan, refuse_changes
+from tidegate_batch.pipeline.publishing import Publication, accounted_commits
+from tidegate_batch.pipeline.record import JobRecord
+from tidegate_batch.pipeline.seat import Seat
+from tidegate_batch.ports import Display, Engine, WorkerSetup
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crew:
+    """Who does the work, chosen anew by each driver: it changes nothing about the output."""
+
+    engine: Engine
+    workers: int
+    threads: int
+    """Cores that the model may use in each worker."""
+    cache_dir: str
+    no_commit_limit_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """A job that this driver has published."""
+
+    manifest: JobManifest
+    rows_scored: int
+    """By this driver's workers; the others were committed before."""
+    took_ns: int
+    """From taking the job up to its end, the start of the workers included."""
+
+
+class JobDriver:
+    """Does what is left to do of one job, whichever driver did the rest."""
+
+    def __init__(self, seat: Seat, *, parts: Parts, display: Display) -> None:
+        self._seat = seat
+        self._record = seat.record
+        self._parts = parts
+        self._display = display
+        self._spec: JobSpec = self._record.spec()
+
+    def prepare(self) -> Plan:
+        """Claim the output, check the inputs and fix the plan, as far as that is not done.
+
+        Raises:
+            OutputTakenError: The output cannot be this job's.
+            InputInvalidError: With every problem of the inputs.
+            JobConflictError: What was planned is not what is there now.
+        """
+        with self._seat.renewed(), self._recording_failure():
+            return self._prepare()
+
+    def run(self, crew: Crew) -> Finished:
+        """Prepare, score what is not committed, and publish.
+
+        Raises:
+            JobError: The job failed; its state says so, and it can be resumed.
+            DriverReplacedError: Another driver has it now.
+            PartUnavailableError: A store, or the engine.
+        """
+        began_ns, rows_scored = self._parts.clock.now_ns(), 0
+        with self._seat.renewed():
+            if self._seat.state is not State.PUBLISHING:
+                with self._recording_failure():
+                    plan = self._prepare()
+                    if self._seat.state is State.PLANNED:
+                        self._seat.move(Event.STARTED)
+                    rows_scored = self._score(plan, crew)
+                    accounted_commits(self._record, plan)
+                self._seat.move(Event.ALL_COMMITTED)
+            manifest = self._publish()
+        took_ns = self._parts.clock.now_ns() - began_ns
+        return Finished(manifest=manifest, rows_scored=rows_scored, took_ns=took_ns)
+
+    def _prepare(self) -> Plan:
+        url = self._record.store.url
+        claim = OutputClaim(
+            self._spec, record=self._record, stores=self._parts.stores, at=self._parts.now()
+        )
+        plan = self._record.plan()
+        if plan is None:
+            claim.claim()
+            self._display.stage("checking the inputs")
+            plan = self._record.put_plan(make_plan(self._spec, parts=self._parts, store_url=url))
+        else:
+            claim.confirm()
+            refuse_changes(self._spec, plan, parts=self._parts, store_url=url)
+        if self._seat.state is State.VALIDATING:
+            self._seat.move(Event.PLANNED)
+        return plan
+
+    def _score(self, plan: Plan, crew: Crew) -> int:
+        """Score what is not committed, and return how many rows that were."""
+        clock = self._parts.clock
+        queue = ChunkQueue(
+            plan.chunks,
+            committed=self._record.committed_chunks(),
+            no_commit_limit_ns=crew.no_commit_limit_ns,
+            now_ns=clock.now_ns(),
+        )
+        rows_before = queue.statistics().rows_committed
+        if queue.is_finished:
+            return 0
+        loop = ChunkLoop(
+            queue,
+            crew.engine,
+            seat=self._seat,
+            clock=clock,
+            display=self._display,
+            new_id=self._parts.new_id,
+        )
+        self._display.stage(f"starting {crew.engine.name} workers")
+        try:
+            crew.engine.start(self._setup(crew))
+            loop.run(workers=crew.workers)
+        finally:
+            crew.engine.close()
+        return plan.rows - rows_before
+
+    def _setup(self, crew: Crew) -> WorkerSetup:
+        return WorkerSetup(
+            store=self._record.store.url,
+            job=self._record.job,
+            epoch=self._seat.epoch,
+            threads=crew.threads,
+            cache_dir=crew.cache_dir,
+        )
+
+    def _publish(self) -> JobManifest:
+        self._display.stage("publishing")
+        publication = publication_of(self._record, self._parts)
+        try:
+            manifest = publication.publish()
+        except CommittedDataMissingError as error:
+            self._seat.move(Event.DATA_MISSING, failure=_failure_of(error))
+            raise
+        self._seat.move(Event.MANIFEST_WRITTEN)
+        publication.clean_up()
+        return manifest
+
+    @contextmanager
+    def _recording_failure(self) -> Iterator[None]:
+        """Write down why the job stops, so that whoever asks for its state is told."""
+        try:
+            yield
+        except DriverReplacedError:  # not this driver's job any more, nor its failure
+            raise
+        except TidegateError as error:
+            self._record_end(Event.FAILED, _failure_of(error))
+            raise
+        except KeyboardInterrupt:
+            reason = JobFailure(code="interrupted", message="its driver was interrupted")
+            self._record_end(Event.CANCELLED, reason)
+            raise
+
+    def _record_end(self, event: Event, failure: JobFailure) -> None:
+        with suppress(TidegateError):  # the error on its way up says more than this one would
+            self._seat.move(event, failure=failure)
+
+
+def _failure_of(error: TidegateError) -> JobFailure:
+    code = error.cause if isinstance(error, ChunkFailedError) else error.code
+    return JobFailure(code=code, message=str(error))
+
+
+def publication_of(record: JobRecord, parts: Parts) -> Publication:
+    """Return what publishes a job that has a plan."""
+    spec, plan = record.spec(), record.plan()
+    assert plan is not None, "a job is planned long before it is published"
+    output = parts.stores(spec.request.output)
+    return Publication(spec, plan, record=record, output=output, at=parts.now())

@@ -1,0 +1,120 @@
+"""Worker processes as Ray actors: on this machine, started and stopped with the job.
+
+Ray only carries messages and says when an actor died. Which chunk goes where, what counts as a
+retry and when a job is over is decided by our own queue, so nothing depends on Ray's own
+recovery. ``ray_environment`` must have been chosen before this module is imported.
+"""
+
+import logging
+import shutil
+import tempfile
+import threading
+from pathlib import Path
+from typing import Any, Final
+
+import ray
+
+from tidegate.errors import PartUnavailableError
+from tidegate.units import ns_to_seconds
+from tidegate_batch.core.chunks import WorkerId
+from tidegate_batch.pipeline.engines.wire import WorkerSide, decode, encode
+from tidegate_batch.ports import (
+    Assignment,
+    BuildScorer,
+    WorkerEvent,
+    WorkerLost,
+    WorkerSaid,
+    WorkerSetup,
+)
+
+_OBJECT_STORE_BYTES: Final = 80 << 20
+"""Close to the least that Ray accepts; our messages are a few hundred bytes and never go there."""
+_LONGEST_FOLDER: Final = 30
+"""Characters; the path of a socket in it may have 107, and Ray adds about 70."""
+
+
+class RayEngine:
+    """Runs each worker as an actor of its own process."""
+
+    name = "ray"
+
+    def __init__(self, build: BuildScorer, *, cores: int, workers: int) -> None:
+        self._build = build
+        self._cores = cores
+        self._cores_per_worker = min(1.0, cores / workers)
+        self._setup = b""
+        self._folder: Path | None = None
+        self._actors: dict[WorkerId, Any] = {}
+        self._pending: dict[ray.ObjectRef[bytes], WorkerId] = {}
+
+    def start(self, setup: WorkerSetup) -> None:
+        """Start Ray on this machine; takes about three seconds.
+
+        Raises:
+            PartUnavailableError: It does not start.
+        """
+        self._setup = encode(setup)
+        self._folder = _short_folder()
+        try:
+            ray.init(
+                num_cpus=self._cores,
+                num_gpus=0,
+                include_dashboard=False,
+                log_to_driver=False,
+                configure_logging=False,
+                logging_level=logging.ERROR,
+                object_store_memory=_OBJECT_STORE_BYTES,
+                _temp_dir=str(self._folder),
+            )
+        except (RuntimeError, ConnectionError, TimeoutError, OSError) as error:
+            raise PartUnavailableError(
+                f"Ray does not start on this machine: {error}. '--engine local' needs no Ray."
+            ) from error
+
+    def add_worker(self, worker: WorkerId) -> None:
+        """Ask for an actor; Ray starts a process for it."""
+        actor = ray.remote(WorkerSide).options(num_cpus=self._cores_per_worker, max_restarts=0)
+        self._actors[worker] = actor.remote(self._build)
+        self._pending[self._actors[worker].set_up.remote(self._setup)] = worker
+
+    def assign(self, worker: WorkerId, assignment: Assignment) -> None:
+        """Call an actor."""
+        self._pending[self._actors[worker].score.remote(encode(assignment))] = worker
+
+    def next_event(self, timeout_ns: int) -> WorkerEvent | None:
+        """Wait for the first call that returns or cannot return any more."""
+        timeout_s = ns_to_seconds(timeout_ns)
+        if not self._pending:  # nobody works: nothing can happen before the time is over
+            threading.Event().wait(timeout_s)
+            return None
+        ready, _ = ray.wait(list(self._pending), num_returns=1, timeout=timeout_s)
+        if not ready:
+            return None
+        worker = self._pending.pop(ready[0])
+        try:
+            return WorkerSaid(worker=worker, message=decode(ray.get(ready[0])))
+        except ray.exceptions.RayError as error:
+            ray.kill(self._actors.pop(worker))  # one whose call failed may be alive, and is no use
+            return WorkerLost(worker=worker, reason=_first_line(error))
+
+    def close(self) -> None:
+        """Stop Ray and all its processes."""
+        self._actors.clear()
+        self._pending.clear()
+        if self._folder is None:
+            return
+        ray.shutdown()
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder = None
+
+
+def _short_folder() -> Path:
+    base = tempfile.gettempdir()
+    return Path(
+        tempfile.mkdtemp(prefix="tg-", dir=base if len(base) <= _LONGEST_FOLDER else "/tmp")
+    )
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

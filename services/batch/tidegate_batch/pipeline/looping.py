@@ -1,0 +1,156 @@
+"""The chunk loop: gives chunks to workers and obeys the queue, until every chunk is committed."""
+
+from collections.abc import Callable
+from typing import assert_never
+
+from tidegate.clock import Clock
+from tidegate.observability import get_logger
+from tidegate.units import NS_PER_SECOND, ns_to_seconds
+from tidegate_batch.core.chunks import ChunkQueue, WorkerId
+from tidegate_batch.core.errors import ChunkFailedError, NoCommitError, WorkersFailedError
+from tidegate_batch.pipeline.seat import Seat
+from tidegate_batch.ports import (
+    Assignment,
+    Committed,
+    Display,
+    Engine,
+    Failed,
+    Ready,
+    Refused,
+    WorkerEvent,
+    WorkerLost,
+    WorkerMessage,
+    WorkerSaid,
+)
+
+_log = get_logger(__name__)
+_LONGEST_WAIT_NS = NS_PER_SECOND
+"""A driver that was replaced notices it this much later at most."""
+_FAILED_STARTS = 3
+"""In a row and for each worker wanted: a machine that cannot start any will not start the next."""
+
+
+class ChunkLoop:
+    """One driver's work on the chunks of a job."""
+
+    def __init__(
+        self,
+        queue: ChunkQueue,
+        engine: Engine,
+        *,
+        seat: Seat,
+        clock: Clock,
+        display: Display,
+        new_id: Callable[[], str],
+    ) -> None:
+        self._queue = queue
+        self._engine = engine
+        self._seat = seat
+        self._clock = clock
+        self._display = display
+        self._new_id = new_id
+        self._next_worker: WorkerId = 0
+        self._starting: set[WorkerId] = set()
+        self._ready: set[WorkerId] = set()
+        self._idle: set[WorkerId] = set()
+        self._failed_starts = 0
+        self._wanted = 0
+
+    def run(self, *, workers: int) -> None:
+        """Return when every chunk is committed.
+
+        Args:
+            workers: How many to start at once; work begins with the first that is ready.
+
+        Raises:
+            ChunkFailedError: A batch raised, or a chunk's input or output failed for good.
+            NoCommitError: Nothing was committed for too long.
+            WorkersFailedError: No worker could be started.
+            DriverReplacedError: Another driver took over.
+        """
+        self._wanted = min(workers, self._queue.statistics().pending)
+        for _ in range(self._wanted):
+            self._add_worker()
+        while not self._queue.is_finished:
+            self._show()
+            self._assign()
+            event = self._engine.next_event(self._wait_ns())
+            if event is not None:
+                self._on_event(event)
+            self._queue.on_tick(self._clock.now_ns())
+            self._seat.check()
+            self._refuse_to_wait_for_ever()
+        self._show()
+
+    def _show(self) -> None:
+        self._display.progress(self._queue.statistics(), workers=len(self._ready))
+
+    def _assign(self) -> None:
+        for worker in sorted(self._idle):
+            lease = self._queue.lease(worker, self._clock.now_ns())
+            if lease is None:
+                return
+            self._idle.remove(worker)
+            self._engine.assign(worker, Assignment(chunk=lease.chunk.chunk, attempt=self._new_id()))
+
+    def _wait_ns(self) -> int:
+        until_tick_ns = self._queue.next_tick_at_ns() - self._clock.now_ns()
+        return max(0, min(until_tick_ns, _LONGEST_WAIT_NS))
+
+    def _on_event(self, event: WorkerEvent) -> None:
+        match event:
+            case WorkerSaid(worker=worker, message=message):
+                self._idle.add(worker)
+                self._on_message(worker, message)
+            case WorkerLost(worker=worker, reason=reason):
+                self._on_lost(worker, reason)
+            case _:
+                assert_never(event)
+
+    def _on_message(self, worker: WorkerId, message: WorkerMessage) -> None:
+        match message:
+            case Ready():
+                self._starting.discard(worker)
+                self._ready.add(worker)
+                self._failed_starts = 0
+            case Committed():
+                self._queue.on_committed(message.id, self._clock.now_ns())
+            case Failed(is_retriable=True) if self._queue.on_retriable_failure(message.id, worker):
+                _log.warning("chunk_retried", chunk=message.chunk, reason=message.message)
+            case Failed(code=code, message=text) | Refused(code=code, message=text):
+                raise ChunkFailedError.of_worker(text, cause=code)
+            case _:
+                assert_never(message)
+
+    def _on_lost(self, worker: WorkerId, reason: str) -> None:
+        """Replace a dead worker; whatever killed it is ordinary input, not the chunk's fault."""
+        _log.warning("worker_lost", job_id=self._seat.record.job, worker=worker, reason=reason)
+        if worker in self._starting:
+            self._failed_starts += 1
+        for group in (self._starting, self._ready, self._idle):
+            group.discard(worker)
+        self._queue.on_worker_lost(worker)
+        if self._failed_starts >= _FAILED_STARTS * self._wanted:
+            raise WorkersFailedError(
+                f"{self._failed_starts} workers in a row died before they were ready; the last: "
+                f"{reason}"
+            )
+        self._add_worker()
+
+    def _add_worker(self) -> None:
+        worker = self._next_worker
+        self._next_worker += 1
+        self._starting.add(worker)
+        self._engine.add_worker(worker)
+
+    def _refuse_to_wait_for_ever(self) -> None:
+        if not self._queue.is_stuck(self._clock.now_ns()):
+            return
+        totals = self._queue.statistics()
+        limit_s = ns_to_seconds(self._queue.no_commit_limit_ns)
+        raise NoCommitError(
+            f"no chunk was committed for {limit_s:g} s: {totals.committed} of {totals.chunks} are "
+            f"done, {totals.leased} are in the hands of {len(self._ready)} workers, and "
+            f"{totals.leases_lost} leases were lost. See the workers' log, then resume the job; "
+            "smaller chunks (--chunk-rows) of a new job take less time each."
+        )

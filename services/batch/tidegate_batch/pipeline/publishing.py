@@ -1,0 +1,177 @@
+"""Letting the output appear: every chunk accounted for, then parts, manifest, ``_SUCCESS``.
+
+Each step may be repeated by anyone, at any time. The manifest is the commit point of the job.
+"""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from tidegate import __version__
+from tidegate.objects.port import ObjectStore, Written
+from tidegate_batch.core.errors import (
+    CommittedDataMissingError,
+    OutputTakenError,
+    RowsMismatchError,
+)
+from tidegate_batch.core.names import (
+    MANIFEST_KEY,
+    SUCCESS_KEY,
+    ChunkId,
+    JobId,
+    attempts_prefix,
+    part_key,
+)
+from tidegate_batch.core.records import (
+    Commit,
+    JobManifest,
+    JobSpec,
+    Part,
+    Plan,
+    SourceFile,
+    dump,
+    load,
+)
+from tidegate_batch.pipeline.record import JobRecord
+
+_CONCURRENT_COPIES: Final = 8
+"""A server-side copy takes tens of milliseconds, and there is one for each chunk."""
+
+
+def accounted_commits(record: JobRecord, plan: Plan) -> list[Commit]:
+    """Read the commit of every chunk, and make sure that no row is missing or one too many.
+
+    Raises:
+        RowsMismatchError: They do not add up to the plan; nothing may be published.
+    """
+    commits = []
+    for chunk, commit in zip(plan.chunks, record.commits(plan), strict=True):
+        if commit is None or commit.rows_in != chunk.rows:
+            found = f"{commit.rows_in} rows" if commit else "no commit"
+            raise RowsMismatchError(
+                f"chunk {chunk.chunk} of job {plan.job}: {chunk.rows} rows were planned, but there "
+                f"is {found}. Nothing was published."
+            )
+        commits.append(commit)
+    total = sum(commit.rows_out + commit.rows_dlq for commit in commits)
+    if total != plan.rows:
+        raise RowsMismatchError(
+            f"job {plan.job} planned {plan.rows} rows and committed {total}. Nothing was published."
+        )
+    return commits
+
+
+class Publication:
+    """Publishes one job's output, once or again."""
+
+    def __init__(
+        self, spec: JobSpec, plan: Plan, *, record: JobRecord, output: ObjectStore, at: str
+    ) -> None:
+        self._job = JobId(spec.job)
+        self._spec = spec
+        self._plan = plan
+        self._record = record
+        self._output = output
+        self._at = at
+
+    def publish(self) -> JobManifest:
+        """Make the parts, then the manifest, then ``_SUCCESS`` stand.
+
+        Raises:
+            CommittedDataMissingError: Committed rows are gone, and nobody has published them.
+            RowsMismatchError: Rows do not add up.
+        """
+        manifest = self.standing_manifest()
+        if manifest is None:
+            commits = accounted_commits(self._record, self._plan)
+            manifest = self._make_parts(commits) or self._put_manifest(commits)
+        self._output.put_if_absent(SUCCESS_KEY, b"")
+        return manifest
+
+    def standing_manifest(self) -> JobManifest | None:
+        """Read the manifest; ``None`` if nothing is published yet.
+
+        Raises:
+            OutputTakenError: It is another job's; only somebody who wrote there by hand did that.
+        """
+        manifest = read_manifest(self._output)
+        if manifest is not None and manifest.job != self._job:
+            raise OutputTakenError(
+                f"{MANIFEST_KEY} in {self._output.url} is that of job {manifest.job}, not of "
+                f"{self._job}, which owns this output. Move what is not this job's away, then "
+                "resume."
+            )
+        return manifest
+
+    def clean_up(self) -> None:
+        """Remove all attempts; the manifest names none of them."""
+        for key in list(self._output.keys(attempts_prefix(self._job))):
+            self._output.delete(key)
+
+    def _make_parts(self, commits: Sequence[Commit]) -> JobManifest | None:
+        """Give every winning attempt its published name.
+
+        Returns:
+            The manifest, if somebody has published the job meanwhile and removed the attempts.
+        """
+        with ThreadPoolExecutor(_CONCURRENT_COPIES) as threads:
+            copied = list(threads.map(self._copy, commits))
+        if all(copied):
+            return None
+        manifest = self.standing_manifest()
+        if manifest is None:
+            missing = commits[copied.index(False)].data.key
+            raise CommittedDataMissingError(
+                f"{missing} in {self._output.url} was committed and is gone, or is not what was "
+                "written: somebody deleted or replaced it. Submit a new job, to another output."
+            )
+        return manifest
+
+    def _copy(self, commit: Commit) -> bool:
+        target = part_key(self._job, ChunkId(commit.chunk))
+        copied = self._output.copy(commit.data.key, target, etag=commit.data.etag)
+        return isinstance(copied, Written)
+
+    def _put_manifest(self, commits: Sequence[Commit]) -> JobManifest:
+        manifest = self._manifest(commits)
+        while True:
+            if isinstance(self._output.put_if_absent(MANIFEST_KEY, dump(manifest)), Written):
+                return manifest
+            if (standing := self.standing_manifest()) is not None:
+                return standing
+
+    def _manifest(self, commits: Sequence[Commit]) -> JobManifest:
+        return JobManifest(
+            job=self._job,
+            store=self._record.store.url,
+            created_at=self._at,
+            tidegate_version=__version__,
+            model=self._spec.model,
+            request=self._spec.request,
+            rows_in=sum(commit.rows_in for commit in commits),
+            rows_out=sum(commit.rows_out for commit in commits),
+            rows_dlq=sum(commit.rows_dlq for commit in commits),
+            parts=tuple(self._part(commit) for commit in commits),
+            columns=self._plan.columns,
+            inputs=tuple(
+                SourceFile(source=i.source, etag=i.etag, bytes=i.bytes, rows=i.rows)
+                for i in self._plan.inputs
+            ),
+            fingerprint=self._plan.fingerprint.sha256,
+        )
+
+    def _part(self, commit: Commit) -> Part:
+        return Part(
+            key=part_key(self._job, ChunkId(commit.chunk)),
+            chunk=commit.chunk,
+            rows=commit.data.rows,
+            bytes=commit.data.bytes,
+            sha256=commit.data.sha256,
+        )
+
+
+def read_manifest(output: ObjectStore) -> JobManifest | None:
+    """Read the manifest of an output; ``None`` if nothing is published there."""
+    stored = output.get(MANIFEST_KEY)
+    where = f"{MANIFEST_KEY} in {output.url}"
+    return load(JobManifest, stored.body, where=where) if stored else None

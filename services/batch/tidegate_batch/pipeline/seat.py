@@ -1,0 +1,194 @@
+"""The driver's seat: the right to move one job on, kept by renewing a lease and fenced by an epoch.
+
+Correctness never depends on it: two drivers at once would waste work, and every row would still
+be committed once.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from tidegate.errors import PartUnavailableError
+from tidegate.observability import get_logger
+from tidegate.units import ns_to_seconds
+from tidegate_batch.core.errors import (
+    CommittedDataMissingError,
+    DriverReplacedError,
+    JobConflictError,
+    JobDrivenError,
+)
+from tidegate_batch.core.lease import RENEW_NS, LeaseWatch
+from tidegate_batch.core.records import Driver, JobFailure, JobState
+from tidegate_batch.core.states import ENDED, STOPPED, Event, State
+from tidegate_batch.pipeline.identity import is_surely_gone
+from tidegate_batch.pipeline.parts import Parts
+from tidegate_batch.pipeline.record import JobRecord
+
+_log = get_logger(__name__)
+_LOOK_NS = 1_000_000_000
+"""Between two looks at somebody else's lease: a renewal is seen at most this much late."""
+
+
+class Seat:
+    """One driver's turn at a job."""
+
+    def __init__(self, record: JobRecord, state: JobState, parts: Parts) -> None:
+        self.record = record
+        self.epoch = state.epoch
+        self._parts = parts
+        self._state = state
+        self._lost: DriverReplacedError | None = None
+        self._one_change = threading.Lock()
+        """The renewing thread must not put back an older state than the last move's."""
+
+    @property
+    def state(self) -> State:
+        """Where this driver last moved the job, or found it."""
+        return self._state.state
+
+    def move(self, event: Event, *, failure: JobFailure | None = None) -> None:
+        """Move the job on.
+
+        Raises:
+            DriverReplacedError: It is not this driver's to move any more.
+        """
+        self._change(lambda now: now.moved(event, self._parts.now(), failure=failure))
+
+    def renew(self) -> None:
+        """Show every observer that this driver is alive: the revision grows.
+
+        Raises:
+            DriverReplacedError: As for ``move``.
+        """
+        self._change(lambda now: now)
+
+    def leave(self) -> None:
+        """Let somebody else drive on, at once."""
+        self._change(lambda now: now.driven_by(None))
+
+    def check(self) -> None:
+        """Stop a driver whose renewals found that it was replaced.
+
+        Raises:
+            DriverReplacedError: It was.
+        """
+        if self._lost is not None:
+            raise self._lost
+
+    @contextmanager
+    def renewed(self) -> Iterator[None]:
+        """Renew the lease from a thread of its own, so that no long step lets it expire."""
+        over = threading.Event()
+
+        def renew_on() -> None:
+            while not over.wait(ns_to_seconds(RENEW_NS)):
+                try:
+                    self.renew()
+                except DriverReplacedError as error:
+                    self._lost = error
+                    return
+                except PartUnavailableError as error:  # the next renewal may be in time
+                    _log.warning("lease_not_renewed", job_id=self.record.job, reason=str(error))
+
+        thread = threading.Thread(target=renew_on, name=f"lease of job {self.record.job}")
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+
+    def _change(self, change: Callable[[JobState], JobState]) -> None:
+        def fenced(now: JobState) -> JobState:
+            if now.epoch != self.epoch or (now.state in ENDED and self.state not in ENDED):
+                raise self._replaced(now)
+            return change(now)
+
+        with self._one_change:
+            self._state = self.record.change_state(fenced)
+
+    def _replaced(self, now: JobState) -> DriverReplacedError:
+        who = f"{now.driver.host}, process {now.driver.pid}" if now.driver else "somebody"
+        return DriverReplacedError(
+            f"job {self.record.job} is {now.state} now, moved on by {who}; this driver has "
+            "stopped. Nothing is lost or doubled by it: see 'tidegate batch status "
+            f"{self.record.job}'."
+        )
+
+
+def take_seat(record: JobRecord, driver: Driver, parts: Parts) -> Seat:
+    """Become the driver of a job that nobody drives, or whose driver is dead.
+
+    A driver that is surely gone (its process on this machine has ended) is replaced at once, any
+    other when its lease has expired on our own clock.
+
+    Raises:
+        JobDrivenError: Its driver is alive.
+        JobConflictError: The job cannot be resumed.
+    """
+    watch: LeaseWatch | None = None
+    while True:
+        seen = record.state() or record.put_state(first_state(parts))
+        _refuse_to_resume(record, seen)
+        now_ns = parts.clock.now_ns()
+        first_look = watch is None
+        watch = (watch or LeaseWatch(revision=seen.revision, since_ns=now_ns)).observe(
+            seen.revision, now_ns
+        )
+        if _is_free(seen) or watch.is_expired(now_ns):
+            taken = _take(record, seen, driver, parts)
+            if taken is not None:
+                return Seat(record, taken, parts)
+        elif not first_look and watch.since_ns == now_ns:
+            raise _driven(record, seen)
+        parts.pause(_LOOK_NS)
+
+
+def first_state(parts: Parts, driver: Driver | None = None) -> JobState:
+    """Return the state that a job begins in."""
+    start = JobState(
+        state=State.VALIDATING, epoch=0, driver=None, revision=0, write_ids=(), moves=()
+    )
+    return start.driven_by(driver)
+
+
+def _is_free(state: JobState) -> bool:
+    return state.state in STOPPED or state.driver is None or is_surely_gone(state.driver)
+
+
+def _take(record: JobRecord, seen: JobState, driver: Driver, parts: Parts) -> JobState | None:
+    """Take the seat if nothing has moved since ``seen``; ``None`` if something has."""
+
+    def taken(now: JobState) -> JobState:
+        if now.revision != seen.revision:
+            raise _MovedMeanwhileError
+        resumed = now.moved(Event.RESUMED, parts.now()) if now.state in STOPPED else now
+        return resumed.driven_by(driver)
+
+    try:
+        return record.change_state(taken)
+    except _MovedMeanwhileError:
+        return None
+
+
+class _MovedMeanwhileError(Exception):
+    """Somebody changed the state between a look and the decision made upon it."""
+
+
+def _refuse_to_resume(record: JobRecord, state: JobState) -> None:
+    if state.state is State.SUPERSEDED:
+        raise JobConflictError(
+            f"job {record.job} was superseded: its output was taken over by another job. "
+            "Submit a new one."
+        )
+    if state.failure and state.failure.code == CommittedDataMissingError.code:
+        raise JobConflictError(f"job {record.job} cannot be resumed: {state.failure.message}")
+
+
+def _driven(record: JobRecord, state: JobState) -> JobDrivenError:
+    driver = state.driver
+    who = f"process {driver.pid} on {driver.host}" if driver else "somebody"
+    return JobDrivenError(
+        f"job {record.job} is being driven by {who}. Watch it with 'tidegate batch status "
+        f"{record.job} --wait', or end that process first."
+    )

@@ -1,0 +1,119 @@
+"""Looking at a job without touching it."""
+
+from typing import Literal
+
+import msgspec
+
+from tidegate_batch.core.chunks import QueueStatistics
+from tidegate_batch.core.errors import JobNotDrivenError
+from tidegate_batch.core.lease import LeaseWatch
+from tidegate_batch.core.records import Driver, JobFailure, JobSpec, JobState, PinnedModel, Plan
+from tidegate_batch.core.states import ENDED, State
+from tidegate_batch.pipeline.identity import is_surely_gone
+from tidegate_batch.pipeline.parts import Parts
+from tidegate_batch.pipeline.record import JobRecord
+from tidegate_batch.ports import Display
+
+_LOOK_NS = 1_000_000_000
+
+
+class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A job as people see it; also the JSON of ``tidegate batch status``."""
+
+    job: str
+    state: str
+    """Of ``State``; ``submitted`` if its submission died before the first one was written."""
+    model: PinnedModel
+    inputs: tuple[str, ...]
+    output: str
+    rows: int | None
+    """All rows of the input; ``None`` until they are counted."""
+    rows_committed: int
+    chunks: int | None
+    chunks_committed: int
+    driver: Driver | None
+    driver_is: Literal["unknown", "gone"] | None
+    """``gone`` if its process on this machine is known to have ended; ``None`` without one."""
+    failure: JobFailure | None
+    created_at: str
+
+    @property
+    def needs_resume(self) -> bool:
+        """It is not done, and nothing will happen by itself."""
+        unfinished = self.state not in {State.PUBLISHED, State.SUPERSEDED}
+        return unfinished and (self.driver is None or self.driver_is == "gone")
+
+
+def status_of(record: JobRecord) -> JobStatus:
+    """Read a job's record.
+
+    Raises:
+        JobNotFoundError: The store holds no such job.
+    """
+    spec, state, plan = record.spec(), record.state(), record.plan()
+    committed = record.committed_chunks() if plan else set()
+    return _status(spec, state, plan, committed)
+
+
+def _status(
+    spec: JobSpec, state: JobState | None, plan: Plan | None, committed: set[str]
+) -> JobStatus:
+    driver = state.driver if state else None
+    known = [chunk for chunk in plan.chunks if chunk.chunk in committed] if plan else []
+    return JobStatus(
+        job=spec.job,
+        state=state.state if state else "submitted",
+        model=spec.model,
+        inputs=spec.request.inputs,
+        output=spec.request.output,
+        rows=plan.rows if plan else None,
+        rows_committed=sum(chunk.rows for chunk in known),
+        chunks=len(plan.chunks) if plan else None,
+        chunks_committed=len(known),
+        driver=driver,
+        driver_is=None if driver is None else ("gone" if is_surely_gone(driver) else "unknown"),
+        failure=state.failure if state else None,
+        created_at=spec.created_at,
+    )
+
+
+def watch(record: JobRecord, *, parts: Parts, display: Display) -> JobStatus:
+    """Look until the job has ended, and return how.
+
+    Raises:
+        JobNotFoundError: The store holds no such job.
+        JobNotDrivenError: Its driver is dead, so that it would never end.
+    """
+    seen: LeaseWatch | None = None
+    spec, plan = record.spec(), None
+    while True:
+        state = record.state()
+        plan = plan or record.plan()
+        status = _status(spec, state, plan, record.committed_chunks() if plan else set())
+        if status.state in ENDED:
+            return status
+        _show(status, display)
+        now_ns, revision = parts.clock.now_ns(), state.revision if state else 0
+        seen = (seen or LeaseWatch(revision=revision, since_ns=now_ns)).observe(revision, now_ns)
+        if status.driver_is == "gone" or seen.is_expired(now_ns):
+            raise JobNotDrivenError(
+                f"job {spec.job} is {status.state}, and nobody drives it any more. Go on with "
+                f"'tidegate batch resume {spec.job}'."
+            )
+        parts.pause(_LOOK_NS)
+
+
+def _show(status: JobStatus, display: Display) -> None:
+    if status.rows is None or status.chunks is None:
+        display.stage(status.state)
+        return
+    totals = QueueStatistics(
+        chunks=status.chunks,
+        pending=status.chunks - status.chunks_committed,
+        leased=0,
+        committed=status.chunks_committed,
+        rows=status.rows,
+        rows_committed=status.rows_committed,
+        leases_lost=0,
+    )
+    display.progress(totals, workers=None)
