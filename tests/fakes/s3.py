@@ -49,16 +49,16 @@ def scripted_s3(*answers: Answer) -> Iterator[ScriptedS3]:
 
 class _Handler(BaseHTTPRequestHandler):
     played: ScriptedS3
+    protocol_version = "HTTP/1.1"  # which knows "Expect: 100-continue"; botocore waits 1 s for it
 
     def handle_one_request(self) -> None:
         self.raw_requestline = self.rfile.readline(65537)
-        self.close_connection = True
         if not self.raw_requestline or not self.parse_request():
+            self.close_connection = True
             return
         self.rfile.read(int(self.headers.get("Content-Length", 0)))
         self.played.requests.append(f"{self.command} {self.path}")
-        answer = self.played.answers.pop(0) if self.played.answers else Answer()
-        self._send(answer)
+        self._send(self.played.answers.pop(0) if self.played.answers else Answer())
 
     def _send(self, answer: Answer) -> None:
         body = answer.body
@@ -67,6 +67,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(answer.status)
         self.send_header("Content-Length", str(len(body)))
         self.send_header("ETag", '"scripted"')
+        self.send_header("Connection", "close")
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body[: answer.cut_after])

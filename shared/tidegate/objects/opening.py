@@ -9,7 +9,7 @@ from tidegate.errors import SettingError
 from tidegate.objects.local import LocalObjectStore
 from tidegate.objects.port import InvalidKeyError, ObjectStore
 
-_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")  # one slash: "s3:/b" is a slip
 _S3: Final = "s3://"
 _FILE: Final = "file://"
 _WILDCARD: Final = re.compile(r"[*?\[]")
@@ -76,8 +76,7 @@ def split_url(url: str) -> tuple[str, str]:
 
 
 def _path_of(url: str) -> Path:
-    scheme = _SCHEME.match(url)
-    if scheme is None and url:
+    if url and not _SCHEME.match(url):
         return Path(url).expanduser()
     path = url.removeprefix(_FILE).removeprefix("localhost")
     if url.startswith(_FILE) and path.startswith("/"):

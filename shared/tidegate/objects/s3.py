@@ -7,6 +7,7 @@ lasts, until the store's patience is spent.
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
@@ -251,6 +252,9 @@ class S3ObjectStore:
 
 
 def _whole(reply: "GetObjectOutputTypeDef") -> StoredObject:
-    """Read the body here, so that a reply that is cut in the middle is asked for again."""
-    with reply["Body"] as body:
+    """Read the body here, so that a reply that is cut in the middle is asked for again.
+
+    (``with reply["Body"]`` would hand out the raw stream, whose errors are not botocore's.)
+    """
+    with closing(reply["Body"]) as body:
         return StoredObject(etag=reply["ETag"], body=body.read())

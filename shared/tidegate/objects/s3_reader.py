@@ -9,15 +9,21 @@ READ_AHEAD_BYTES: Final = 8 << 20
 run of small column chunks then takes one request instead of dozens."""
 
 
-def open_ranges(fetch: Callable[[int, int], bytes], *, size_bytes: int) -> BinaryIO:
+def open_ranges(
+    fetch: Callable[[int, int], bytes],
+    *,
+    size_bytes: int,
+    read_ahead_bytes: int = READ_AHEAD_BYTES,
+) -> BinaryIO:
     """Open an object of known size for buffered reading.
 
     Args:
         fetch: Called with a start and a length (both in bytes, never past the end); returns
             exactly these bytes or raises.
         size_bytes: Of the whole object.
+        read_ahead_bytes: The least that is asked for, short of the end; held in memory.
     """
-    return io.BufferedReader(_Ranges(fetch, size_bytes), READ_AHEAD_BYTES)
+    return io.BufferedReader(_Ranges(fetch, size_bytes), read_ahead_bytes)
 
 
 class _Ranges(io.RawIOBase):
