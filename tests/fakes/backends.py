@@ -27,9 +27,9 @@ class BegunBatch:
 
 @dataclass
 class FakeBackend:
-    """Runs ``model`` on each batch, and tells the outcome ``took_s`` later, in order."""
+    """Runs ``model`` on each batch, which takes ``took_s``, or ``took_s(rows)``."""
 
-    took_s: float = 0.0
+    took_s: float | Callable[[int], float] = 0.0
     executors: int = 1
     fixed_rows: int | None = None
     model: Callable[[Tensors], BatchResult] = echo
@@ -50,10 +50,11 @@ class FakeBackend:
         busy_until_s = sorted(at_s for at_s in self._free_at_s if at_s > loop.time())
         idle = len(busy_until_s) < self.executors
         start_at_s = loop.time() if idle else busy_until_s[-self.executors]
-        self._free_at_s = [*busy_until_s, start_at_s + self.took_s]
+        end_at_s = start_at_s + (self.took_s(rows) if callable(self.took_s) else self.took_s)
+        self._free_at_s = [*busy_until_s, end_at_s]
         batch = BegunBatch(inputs, rows, done, start_at_s)
         self.begun.append(batch)
-        loop.call_at(start_at_s + self.took_s, self._finish, batch)
+        loop.call_at(end_at_s, self._finish, batch)
 
     def close(self) -> None:
         self.closed = True
