@@ -99,6 +99,8 @@ def test_settings_are_shown_as_a_table_that_awk_can_read(
     lines = [line.split(maxsplit=2) for line in capsys.readouterr().out.splitlines()]
     assert lines[0] == ["setting", "value", "origin"]
     assert ["store", "here", "flag --store"] in lines
+    assert ["serve.anonymous_predict", "false", "default"] in lines
+    assert ["batch.workers", "-", "default"] in lines
 
 
 def test_the_config_file_may_be_named_by_the_environment(

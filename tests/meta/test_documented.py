@@ -30,7 +30,7 @@ def settings() -> dict[str, str]:
         f"{table}{name}": default(field.get_default())
         for table, kind in tables.items()
         for name, field in kind.model_fields.items()
-        if name != "models"
+        if f"{table}{name}" != "models"
     }
 
 

@@ -1,5 +1,6 @@
 """``tidegate config``: what the settings are, and where each of them came from."""
 
+import json
 from pathlib import Path
 
 import click
@@ -26,7 +27,9 @@ def show(config: Path | None, store: str | None, json_to: str | None) -> None:
 
     settings = load_settings(config=config, flags={"store": store})
     shown = list(settings.shown())
-    lines = [table(("setting", "value", "origin"), [(x.key, x.value, x.origin) for x in shown])]
+    lines = [
+        table(("setting", "value", "origin"), [(x.key, _text(x.value), x.origin) for x in shown])
+    ]
     lines += [
         f"[{section}] was not checked: the package {package} is not installed"
         for section, package in settings.unavailable.items()
@@ -36,3 +39,10 @@ def show(config: Path | None, store: str | None, json_to: str | None) -> None:
         "unavailable": settings.unavailable,
     }
     emit(answer, json_to=json_to, text="\n".join(lines))
+
+
+def _text(value: object) -> str:
+    """Write a value as the file would, but for the quotes; ``-`` where there is none."""
+    if value is None:
+        return "-"
+    return value if isinstance(value, str) else json.dumps(value)
