@@ -7,12 +7,12 @@ import msgspec
 
 from tidegate.oip.errors import (
     BadOptionError,
-    MalformedJsonError,
     MalformedRequestError,
     TooManyRowsError,
     UnsupportedParameterError,
 )
-from tidegate.oip.limits import DEFAULT_LIMITS, WireLimits, check_raw_json
+from tidegate.oip.limits import DEFAULT_LIMITS, WireLimits
+from tidegate.oip.parsing import parse
 from tidegate.oip.values import Array, array_from_json
 
 Parameter = str | int | float | bool
@@ -61,7 +61,6 @@ class InferRequest(msgspec.Struct, frozen=True, kw_only=True):
     parameters: Parameters
 
 
-# msgspec checks names and types while it parses: as fast as orjson alone, which checks nothing.
 _DECODER: Final = msgspec.json.Decoder(_Request)
 
 
@@ -75,13 +74,7 @@ def decode_request(body: bytes, limits: WireLimits = DEFAULT_LIMITS) -> InferReq
         TooManyElementsError, TooManyRowsError: It is sound, but too large.
         UnsupportedParameterError, BadOptionError: A parameter that cannot be ignored.
     """
-    check_raw_json(body, limits)
-    try:
-        wire = _DECODER.decode(body)
-    except msgspec.ValidationError as error:
-        raise MalformedRequestError(f"The request is not as the protocol says: {error}.") from error
-    except msgspec.DecodeError as error:
-        raise MalformedJsonError(f"The body is no JSON: {error}.") from error
+    wire = parse(body, _DECODER, expected="The request is not as the protocol says", limits=limits)
     parameters = wire.parameters or {}
     check_parameters(parameters)
     booleans = b"true" in body or b"false" in body

@@ -39,7 +39,14 @@ class AsgiExchange(Exchange):
 
     async def read(self, limit_bytes: int) -> bytes:
         """Return the body; it comes in pieces."""
-        return await self._until_cut(self._counted(limit_bytes))
+        complete = False
+        self._begin_reading()
+        try:
+            body = await self._counted(limit_bytes)
+            complete = True
+        finally:
+            self._end_reading(complete=complete)
+        return body
 
     async def _counted(self, limit_bytes: int) -> bytes:
         body = bytearray()

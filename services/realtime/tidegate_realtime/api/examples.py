@@ -10,6 +10,8 @@ from tidegate_realtime.api.served import ServedVersion
 
 _MOST_VALUES: Final = 256
 """An example longer than this is read by nobody."""
+_MOST_NAMES: Final = 8
+"""Above it the values alone, in the order of the columns, which is accepted too."""
 
 
 def example_request(served: ServedVersion, *, public_url: str) -> str:
@@ -25,7 +27,8 @@ def example_request(served: ServedVersion, *, public_url: str) -> str:
 def _instance(served: ServedVersion) -> object:
     signature, tabular = served.model.signature, served.model.manifest.transforms.tabular
     if tabular is not None:
-        return {column.name: _zero(column) for column in tabular.columns}
+        row = {column.name: _zero(column) for column in tabular.columns}
+        return row if len(row) <= _MOST_NAMES else list(row.values())
     if len(signature.inputs) == 1:
         return _zeros(signature.inputs[0])
     return {spec.name: _zeros(spec) for spec in signature.inputs}

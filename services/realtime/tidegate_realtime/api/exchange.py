@@ -1,13 +1,12 @@
 """One HTTP request and the connection it came by, the same under every server."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Final, TypeVar
+from collections.abc import Callable
+from typing import Final
 
 from tidegate.units import Nanoseconds
 from tidegate_realtime.api.errors import UploadTooSlowError
 
-_T = TypeVar("_T")
 _SHORT_BODY_BYTES: Final = 64 << 10
 """What either server buffers of a body that nobody reads."""
 
@@ -100,22 +99,23 @@ class Exchange:
             self._overdue = True
             self._reader.cancel()
 
-    async def _until_cut(self, reading: Awaitable[_T]) -> _T:
-        """Wait for something of the body; ``cut_upload`` ends it, as ``asyncio.timeout`` would.
+    def _begin_reading(self) -> None:
+        """Let ``cut_upload`` end the waiting, as ``asyncio.timeout`` would.
 
-        A timer for every body would cost a fifth of the throughput; here it is one comparison
-        for each *slow* one.
+        A timer for every body costs a fifth of the throughput; this is one comparison for each
+        *slow* one.
         """
         self._reader = asyncio.current_task()
-        try:
-            body = await reading
-        except asyncio.CancelledError:
-            if self._overdue and self._reader is not None and self._reader.uncancel() == 0:
-                raise UploadTooSlowError(
-                    "The request's body did not arrive in time; send it faster, or less of it."
-                ) from None
-            raise
-        finally:
-            self._reader = None
-        self._body_is_read = True
-        return body
+
+    def _end_reading(self, *, complete: bool) -> None:
+        """Be sure that nobody cuts what comes after the body.
+
+        Raises:
+            UploadTooSlowError: The waiting was cut; to be called where that was caught.
+        """
+        reader, self._reader = self._reader, None
+        self._body_is_read = complete
+        if self._overdue and not complete and reader is not None and reader.uncancel() == 0:
+            raise UploadTooSlowError(
+                "The request's body did not arrive in time; send it faster, or less of it."
+            ) from None

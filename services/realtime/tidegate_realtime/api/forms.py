@@ -13,8 +13,9 @@ import numpy as np
 import orjson
 
 from tidegate.inference.arrays import Array, Tensors
-from tidegate.oip.errors import MalformedJsonError, MalformedRequestError, NeedsBinaryError
-from tidegate.oip.limits import DEFAULT_LIMITS, check_raw_json
+from tidegate.oip.errors import MalformedRequestError, NeedsBinaryError
+from tidegate.oip.limits import DEFAULT_LIMITS
+from tidegate.oip.parsing import parse
 from tidegate.oip.request import Parameter, check_parameters, check_rows, decode_request
 from tidegate.oip.response import NamedOutput, encode_response, refuse_non_finite
 from tidegate.oip.values import ONLY_BINARY
@@ -103,15 +104,7 @@ class PredictForm:
 
     def decode(self, body: bytes, served: ServedVersion) -> Asked:
         """Read ``{"instances": […]}``, one row each."""
-        check_raw_json(body)
-        try:
-            wire = _DECODER.decode(body)
-        except msgspec.ValidationError as error:
-            raise MalformedRequestError(
-                f'Send {{"instances": […]}}, one row each: {error}.'
-            ) from error
-        except msgspec.DecodeError as error:
-            raise MalformedJsonError(f"The body is no JSON: {error}.") from error
+        wire = parse(body, _DECODER, expected='Send {"instances": […]}, one row each')
         check_parameters(wire.parameters or {})
         rows = len(wire.instances)
         if rows == 0:

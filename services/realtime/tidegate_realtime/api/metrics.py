@@ -7,7 +7,7 @@ codes of ``error_map``. At every moment arrivals = the sum of all outcomes + in 
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Sequence
-from enum import Enum
+from enum import StrEnum
 from typing import Final, NamedTuple
 
 from tidegate.clock import Clock
@@ -21,7 +21,7 @@ _OBJECTIVE_EDGES: Final = (0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.5, 2.0, 4.0, 8.0
 _SIGNIFICANT: Final = ".6g"
 
 
-class OutcomeLabel(Enum):
+class OutcomeLabel(StrEnum):
     """The five ways in which a request ends."""
 
     ANSWERED = "answered"
@@ -29,6 +29,9 @@ class OutcomeLabel(Enum):
     EXPIRED = "expired"
     CANCELLED = "cancelled"
     FAILED = "failed"
+
+
+_JUDGED: Final = frozenset({OutcomeLabel.ANSWERED, OutcomeLabel.EXPIRED})
 
 
 def objective_edges_s(objective: LatencyObjective) -> tuple[float, ...]:
@@ -56,7 +59,7 @@ class EndedKey(NamedTuple):
 
     model: str
     version: str
-    outcome: str
+    outcome: OutcomeLabel
     reason: str
 
 
@@ -91,7 +94,7 @@ class GatewayMetrics:
         """
         self.in_flight[key.model] -= 1
         self.ended[key] += 1
-        if key.outcome in {OutcomeLabel.ANSWERED.value, OutcomeLabel.EXPIRED.value}:
+        if key.outcome in _JUDGED:
             self.durations[key.model, key.version].observe(ns_to_seconds(took_ns))
 
 
@@ -109,6 +112,10 @@ class MeasuredBackend:
         self._clock = clock
         self.seconds = Histogram(_EXECUTION_EDGES_S)
         """Written by the backend's threads; with one executor that is one of them."""
+
+    def forget(self) -> None:
+        """Start anew: what was measured while warming up is no answer to anybody."""
+        self.seconds = Histogram(_EXECUTION_EDGES_S)
 
     @property
     def executors(self) -> int:

@@ -17,14 +17,14 @@ from tidegate_realtime.api.endings import (
     ending_of_outcome,
 )
 from tidegate_realtime.api.exchange import Exchange
-from tidegate_realtime.api.forms import Asked, Form, InferForm, PredictForm
+from tidegate_realtime.api.forms import Form, InferForm, PredictForm
 from tidegate_realtime.api.guards import BODY_LIMIT_BYTES, check_body_headers, check_layout
 from tidegate_realtime.api.metrics import UNKNOWN, EndedKey, GatewayMetrics, OutcomeLabel
 from tidegate_realtime.api.replies import CONTENT_TYPE, Problem, Reply, problem_reply
 from tidegate_realtime.api.request_ids import RequestIds
 from tidegate_realtime.api.routing import Action, Route
 from tidegate_realtime.api.served import Catalogue, Readiness, ServedVersion
-from tidegate_realtime.runtime.outcomes import Answered, Outcome
+from tidegate_realtime.runtime.outcomes import Answered
 
 log: Final = get_logger(__name__)
 
@@ -117,30 +117,25 @@ class Predictor:
         asked = form.decode(body, served)
         if asked.id:
             call.request_id = self._ids.choose(call.given_id, asked.id)
-        outcome = await self._outcome(exchange, served, asked, call.arrived_at_ns)
+        ticket = served.driver.submit(
+            asked.inputs,
+            rows=asked.rows,
+            deadline_at_ns=Nanoseconds(call.arrived_at_ns + served.objective.slo_ns),
+            arrived_at_ns=call.arrived_at_ns,
+        )
+        exchange.on_departure(partial(served.driver.cancel, ticket))
+        outcome = await ticket
         if not isinstance(outcome, Answered):
             return ending_of_outcome(outcome, self._draw)
         answer = form.encode(served, asked, outcome.outputs, request_id=call.request_id)
         return Ending(OutcomeLabel.ANSWERED, answer)
-
-    async def _outcome(
-        self, exchange: Exchange, served: ServedVersion, asked: Asked, arrived_at_ns: Nanoseconds
-    ) -> Outcome:
-        ticket = served.driver.submit(
-            asked.inputs,
-            rows=asked.rows,
-            deadline_at_ns=Nanoseconds(arrived_at_ns + served.objective.slo_ns),
-            arrived_at_ns=arrived_at_ns,
-        )
-        exchange.on_departure(partial(served.driver.cancel, ticket))
-        return await ticket
 
     def _count(self, model: str, call: _Call, ending: Ending) -> None:
         served = call.served
         key = EndedKey(
             model=model,
             version=served.response_tag.model_version if served else UNKNOWN,
-            outcome=ending.outcome.value,
+            outcome=ending.outcome,
             reason=ending.reason,
         )
         self._metrics.finished(key, took_ns=self._clock.now_ns() - call.arrived_at_ns)

@@ -6,13 +6,13 @@ a dot segment or a NUL out of anything: all of these are just not found.
 
 import re
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from typing import Final
 from urllib.parse import unquote
 
 
-class Action(Enum):
-    """What a route asks for."""
+class Action(StrEnum):
+    """What a route asks for. Strings, because hashing any other Enum is slow in Python."""
 
     SERVER = "server"
     LIVE = "live"

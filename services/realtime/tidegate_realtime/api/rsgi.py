@@ -112,15 +112,19 @@ class RsgiExchange(Exchange):
 
     async def read(self, limit_bytes: int) -> bytes:
         """Return the body, in one piece if its length is known, else counting as it comes."""
-        return await self._until_cut(
-            self._whole() if self.header("content-length") else self._counted(limit_bytes)
-        )
-
-    async def _whole(self) -> bytes:
+        complete = False
+        self._begin_reading()
         try:
-            return await self._proto()
+            if self.header("content-length"):
+                body = await self._proto()
+            else:
+                body = await self._counted(limit_bytes)
+            complete = True
         except ProtocolClosed:
             raise TruncatedBodyError("The body ended before its Content-Length.") from None
+        finally:
+            self._end_reading(complete=complete)
+        return body
 
     async def _counted(self, limit_bytes: int) -> bytes:
         body = bytearray()

@@ -62,7 +62,7 @@ def serve(
     Ready means that every model is loaded, verified and warm. The start ends with the addresses
     and an example request.
     """
-    from tidegate_realtime.main.starting import start  # noqa: PLC0415 - numpy and onnxruntime
+    from tidegate_realtime.main.starting import start  # numpy and onnxruntime
 
     typed: Mapping[str, object] = {
         "store": store,

@@ -43,6 +43,8 @@ async def run_gateway(plan: Plan) -> ExitCode:
     try:
         for served in parts.catalogue.versions:
             await served.driver.warm_up()
+        for backend in parts.backends:
+            backend.forget()
         if not stopping.is_set():
             await _serve(plan, parts, admin_socket, stopping)
     finally:

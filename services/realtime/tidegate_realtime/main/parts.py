@@ -107,8 +107,8 @@ def build_public_server(plan: Plan, parts: Parts) -> HttpServer:
     """
     host, port = plan.host, plan.serve.port
     if plan.serve.server == "granian":
-        from tidegate_realtime.api.rsgi import RsgiApp  # noqa: PLC0415 - only if asked for
-        from tidegate_realtime.api.servers.granian import GranianServer  # noqa: PLC0415 - likewise
+        from tidegate_realtime.api.rsgi import RsgiApp  # only if asked for
+        from tidegate_realtime.api.servers.granian import GranianServer  # likewise
 
         check_free(host, port)
         app = RsgiApp(parts.endpoint, parts.sweeper, parts.clock)
@@ -121,8 +121,8 @@ async def build_admin(plan: Plan, parts: Parts, claimed: socket.socket) -> HttpS
     """Prepare the admin listener; FastAPI is imported in a thread, while callers are served."""
 
     def build() -> HttpServer:
-        from tidegate_realtime.api.admin.app import AdminParts, build_admin_app  # noqa: PLC0415 - slow
-        from tidegate_realtime.api.admin.exposition import GatewayCollector  # noqa: PLC0415 - slow
+        from tidegate_realtime.api.admin.app import AdminParts, build_admin_app  # slow
+        from tidegate_realtime.api.admin.exposition import GatewayCollector  # slow
 
         collector = GatewayCollector(
             catalogue=parts.catalogue,
@@ -142,7 +142,7 @@ async def build_admin(plan: Plan, parts: Parts, claimed: socket.socket) -> HttpS
 
 
 def _uvicorn(plan: Plan, app: object, claimed: socket.socket) -> HttpServer:
-    from tidegate_realtime.api.servers.uvicorn import UvicornServer  # noqa: PLC0415 - only if asked for
+    from tidegate_realtime.api.servers.uvicorn import UvicornServer  # only if asked for
 
     limit_s = ns_to_seconds(ms_to_ns(plan.serve.drain_limit_ms))
     return UvicornServer(app, claimed, drain_limit_s=limit_s)

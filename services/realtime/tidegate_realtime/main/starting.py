@@ -47,7 +47,7 @@ def start(*, config: Path | None, flags: Mapping[str, object], slo_ms: float | N
     """
     configure_logging()
     plan = make_plan(config=config, flags=flags, slo_ms=slo_ms)
-    from tidegate_realtime.main.gateway import run_gateway  # noqa: PLC0415 - after what may refuse
+    from tidegate_realtime.main.gateway import run_gateway  # after what may refuse
 
     with asyncio.Runner(loop_factory=_loop_factory(plan.serve.server)) as runner:
         return runner.run(run_gateway(plan))
@@ -106,11 +106,11 @@ def _models(serve: ServeSettings, store: ArtifactStore) -> tuple[ModelRef, ...]:
 
 def _loop_factory(server: str) -> Callable[[], asyncio.AbstractEventLoop]:
     if server == "granian":
-        from tidegate_realtime.api.servers.granian import check_loop  # noqa: PLC0415 - only if asked for
+        from tidegate_realtime.api.servers.granian import check_loop  # only if asked for
 
         check_loop()
     try:
-        import uvloop  # noqa: PLC0415 - an extra
+        import uvloop  # an extra
     except ModuleNotFoundError:
         return asyncio.new_event_loop
     return uvloop.new_event_loop
