@@ -70,7 +70,7 @@ def demo(folder: Path) -> int:
 
     step(f"serve it, and send {2 * SAMPLED_ROWS:,} rows over REST")
     sampled = np.random.default_rng(SEED).choice(ROWS, SAMPLED_ROWS, replace=False)
-    with serving(store) as port:
+    with serving(store, log=folder / "gateway.log") as port:
         interactive, latencies_ms = ask(port, columns, features, sampled)
 
     step(f"score all {ROWS:,} rows offline, on Ray")
@@ -103,21 +103,23 @@ def write_parquet(folder: Path, columns: Sequence[str], features: np.ndarray) ->
 
 
 @contextmanager
-def serving(store: Path) -> Iterator[int]:
+def serving(store: Path, *, log: Path) -> Iterator[int]:
     """Run the gateway on free ports; stop it as an orchestrator would, by SIGTERM."""
     port, admin_port = free_port(), free_port()
-    process = subprocess.Popen(
-        [*TIDEGATE, "serve", "--store", store, "--port", str(port), "--admin-port", str(admin_port)]
-    )
-    try:
-        wait_until_ready(process, port)
-        yield port
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(timeout=60)
+    ports = ("--port", str(port), "--admin-port", str(admin_port))
+    with log.open("w") as file:
+        process = subprocess.Popen(
+            [*TIDEGATE, "serve", "--store", store, *ports], stdout=file, stderr=file
+        )
+        try:
+            wait_until_ready(process, port, log)
+            yield port
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(timeout=60)
 
 
-def wait_until_ready(process: "subprocess.Popen[bytes]", port: int) -> None:
+def wait_until_ready(process: "subprocess.Popen[bytes]", port: int, log: Path) -> None:
     """Ask for readiness until it is there, or until the process has ended."""
     while process.poll() is None:
         try:
@@ -125,7 +127,7 @@ def wait_until_ready(process: "subprocess.Popen[bytes]", port: int) -> None:
                 return
         except OSError:
             time.sleep(0.05)
-    sys.exit(f"demo: the gateway ended with exit code {process.returncode} before it was ready")
+    sys.exit(f"demo: the gateway ended before it was ready:\n{log.read_text()}")
 
 
 class Caller:
