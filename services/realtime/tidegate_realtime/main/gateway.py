@@ -41,7 +41,7 @@ async def run_gateway(plan: Plan) -> ExitCode:
     loaded = await asyncio.to_thread(load_models, plan)
     parts = build_parts(plan, loaded, clock=SystemClock(), draw=Random().random)
     try:
-        for served in parts.catalogue.versions:
+        for served in parts.edge.catalogue.versions:
             await served.driver.warm_up()
         for backend in parts.backends:
             backend.forget()
@@ -72,7 +72,7 @@ async def _serve(
 ) -> None:
     public = build_public_server(plan, parts)
     async with asyncio.TaskGroup() as tasks:
-        sweeping = tasks.create_task(parts.sweeper.run(), name="sweeper")
+        sweeping = tasks.create_task(parts.edge.sweeper.run(), name="sweeper")
         listening = tasks.create_task(_until_stopped(public, stopping), name="public listener")
         await public.started()
         _announce(plan, parts)
@@ -93,12 +93,12 @@ async def _until_stopped(server: HttpServer, stopping: asyncio.Event) -> None:
 
 
 def _announce(plan: Plan, parts: Parts) -> None:
-    for served in parts.catalogue.versions:
+    for served in parts.edge.catalogue.versions:
         tag, objective = served.model.tag, served.objective
         log.info("model_served", model=str(tag), digest=tag.digest, slo_ms=objective.slo_ms)
     click.echo(
         announcement(
-            parts.catalogue.versions,
+            parts.edge.catalogue.versions,
             store=plan.settings.store,
             public_url=plan.public_url,
             admin_url=f"http://{ADMIN_HOST}:{plan.serve.admin_port}",
@@ -120,16 +120,16 @@ async def _drain(
 
     granian forgets handlers whose client has left, hence the count of our own.
     """
-    parts.readiness.draining = True
+    parts.edge.readiness.draining = True
     public.stop()
-    log.info("draining", requests=parts.sweeper.in_progress)
+    log.info("draining", requests=parts.edge.sweeper.in_progress)
     try:
         async with asyncio.timeout(plan.serve.drain_limit_ms / 1000):
-            await parts.sweeper.idle()
+            await parts.edge.sweeper.idle()
             await asyncio.shield(listening)
     except TimeoutError:
-        log.warning("drain_limit_reached", requests=parts.sweeper.in_progress)
-        parts.sweeper.cut_uploads()
+        log.warning("drain_limit_reached", requests=parts.edge.sweeper.in_progress)
+        parts.edge.sweeper.cut_uploads()
         await asyncio.wait({listening}, timeout=_LAST_REPLIES_S)
         listening.cancel()
 
@@ -137,7 +137,7 @@ async def _drain(
 async def _close(parts: Parts) -> None:
     try:
         async with asyncio.timeout(_CLOSE_LIMIT_S):
-            for served in parts.catalogue.versions:
+            for served in parts.edge.catalogue.versions:
                 await served.driver.aclose()
     except TimeoutError:
         # The model's thread cannot be stopped, and the interpreter would wait for it for ever.

@@ -10,15 +10,11 @@ from tidegate.clock import Clock
 from tidegate.inference.model import Model
 from tidegate.units import ms_to_ns, ns_to_seconds
 from tidegate_realtime.api.asgi import AsgiApp
-from tidegate_realtime.api.endpoint import Endpoint
-from tidegate_realtime.api.lookups import Lookups
-from tidegate_realtime.api.metrics import GatewayMetrics, MeasuredBackend
-from tidegate_realtime.api.predicting import Predictor
-from tidegate_realtime.api.request_ids import RequestIds
-from tidegate_realtime.api.served import Catalogue, Readiness, ServedVersion
+from tidegate_realtime.api.edge import Edge, build_edge
+from tidegate_realtime.api.metrics import MeasuredBackend
+from tidegate_realtime.api.served import ServedVersion
 from tidegate_realtime.api.servers.port import HttpServer
 from tidegate_realtime.api.servers.sockets import check_free, claim
-from tidegate_realtime.api.sweeper import Sweeper
 from tidegate_realtime.backends.onnx import OnnxBackend
 from tidegate_realtime.core.limits import BatchLimits
 from tidegate_realtime.main.loading import LoadedModels
@@ -28,17 +24,11 @@ from tidegate_realtime.runtime.driver import BatchDriver
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """One of each, wired; nothing listens yet."""
+    """What one process consists of; nothing listens yet."""
 
-    clock: Clock
-    catalogue: Catalogue
+    edge: Edge
     backends: Sequence[MeasuredBackend]
     """One per version of the catalogue, in its order."""
-    readiness: Readiness
-    metrics: GatewayMetrics
-    lookups: Lookups
-    endpoint: Endpoint
-    sweeper: Sweeper
 
 
 def build_parts(
@@ -55,32 +45,14 @@ def build_parts(
         _served(plan, model, backend, clock)
         for model, backend in zip(loaded.models, backends, strict=True)
     ]
-    metrics = GatewayMetrics()
-    for served in versions:
-        tag = served.response_tag
-        metrics.add_version(tag.model_name, tag.model_version, served.objective)
-    catalogue = Catalogue(versions, aliases=loaded.aliases)
-    readiness = Readiness()
-    ids = RequestIds(secrets.token_hex(4))
-    lookups = Lookups(catalogue=catalogue, readiness=readiness, ids=ids, draw=draw)
-    predictor = Predictor(
-        catalogue=catalogue,
-        readiness=readiness,
-        metrics=metrics,
-        ids=ids,
+    edge = build_edge(
+        versions,
+        aliases=loaded.aliases,
         clock=clock,
         draw=draw,
+        id_prefix=secrets.token_hex(4),
     )
-    return Parts(
-        clock=clock,
-        catalogue=catalogue,
-        backends=backends,
-        readiness=readiness,
-        metrics=metrics,
-        lookups=lookups,
-        endpoint=Endpoint(predictor=predictor, lookups=lookups, ids=ids),
-        sweeper=Sweeper(clock),
-    )
+    return Parts(edge=edge, backends=backends)
 
 
 def _served(plan: Plan, model: Model, backend: MeasuredBackend, clock: Clock) -> ServedVersion:
@@ -105,15 +77,15 @@ def build_public_server(plan: Plan, parts: Parts) -> HttpServer:
     Raises:
         SettingError: The port was taken since the start.
     """
-    host, port = plan.host, plan.serve.port
+    host, port, edge = plan.host, plan.serve.port, parts.edge
     if plan.serve.server == "granian":
         from tidegate_realtime.api.rsgi import RsgiApp  # only if asked for
         from tidegate_realtime.api.servers.granian import GranianServer  # likewise
 
         check_free(host, port)
-        app = RsgiApp(parts.endpoint, parts.sweeper, parts.clock)
+        app = RsgiApp(edge.endpoint, edge.sweeper, edge.clock)
         return GranianServer(app, host=host, port=port)
-    asgi = AsgiApp(parts.endpoint, parts.sweeper, parts.clock)
+    asgi = AsgiApp(edge.endpoint, edge.sweeper, edge.clock)
     return _uvicorn(plan, asgi, claim(host, port))
 
 
@@ -125,14 +97,14 @@ async def build_admin(plan: Plan, parts: Parts, claimed: socket.socket) -> HttpS
         from tidegate_realtime.api.admin.exposition import GatewayCollector  # slow
 
         collector = GatewayCollector(
-            catalogue=parts.catalogue,
-            metrics=parts.metrics,
+            catalogue=parts.edge.catalogue,
+            metrics=parts.edge.metrics,
             backends=parts.backends,
-            clock=parts.clock,
+            clock=parts.edge.clock,
         )
         admin = AdminParts(
-            catalogue=parts.catalogue,
-            lookups=parts.lookups,
+            catalogue=parts.edge.catalogue,
+            lookups=parts.edge.lookups,
             collector=collector,
             public_url=plan.public_url,
         )

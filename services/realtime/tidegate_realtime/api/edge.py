@@ -1,0 +1,71 @@
+"""Everything between a listener and the drivers, wired."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tidegate.clock import Clock
+from tidegate.ids import Alias, ModelName, Version
+from tidegate_realtime.api.endings import Draw
+from tidegate_realtime.api.endpoint import Endpoint
+from tidegate_realtime.api.lookups import Lookups
+from tidegate_realtime.api.metrics import GatewayMetrics
+from tidegate_realtime.api.predicting import Predictor
+from tidegate_realtime.api.request_ids import RequestIds
+from tidegate_realtime.api.served import Catalogue, Readiness, ServedVersion
+from tidegate_realtime.api.sweeper import Sweeper
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edge:
+    """One of each."""
+
+    clock: Clock
+    catalogue: Catalogue
+    readiness: Readiness
+    metrics: GatewayMetrics
+    lookups: Lookups
+    endpoint: Endpoint
+    sweeper: Sweeper
+
+
+def build_edge(
+    versions: Sequence[ServedVersion],
+    *,
+    aliases: Mapping[ModelName, Mapping[Alias, Version]],
+    clock: Clock,
+    draw: Draw,
+    id_prefix: str,
+) -> Edge:
+    """Wire it; call it on the running loop.
+
+    Args:
+        versions: Loaded and warm.
+        aliases: Where the aliases of each model pointed when it was loaded.
+        clock: The one that the drivers read.
+        draw: For the jitter of Retry-After.
+        id_prefix: Random; of the request ids made here.
+    """
+    metrics = GatewayMetrics()
+    for served in versions:
+        tag = served.response_tag
+        metrics.add_version(tag.model_name, tag.model_version, served.objective)
+    catalogue, readiness = Catalogue(versions, aliases=aliases), Readiness()
+    ids = RequestIds(id_prefix)
+    lookups = Lookups(catalogue=catalogue, readiness=readiness, ids=ids, draw=draw)
+    predictor = Predictor(
+        catalogue=catalogue,
+        readiness=readiness,
+        metrics=metrics,
+        ids=ids,
+        clock=clock,
+        draw=draw,
+    )
+    return Edge(
+        clock=clock,
+        catalogue=catalogue,
+        readiness=readiness,
+        metrics=metrics,
+        lookups=lookups,
+        endpoint=Endpoint(predictor=predictor, lookups=lookups, ids=ids),
+        sweeper=Sweeper(clock),
+    )

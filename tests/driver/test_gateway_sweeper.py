@@ -1,0 +1,143 @@
+"""What becomes of requests that take long, on virtual time."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from tests.fakes.exchange import FakeExchange
+from tests.fakes.loop_clock import LoopClock
+from tidegate.clock import Clock
+from tidegate.units import Nanoseconds
+from tidegate_realtime.api.errors import UploadTooSlowError
+from tidegate_realtime.api.sweeper import Sweeper
+
+pytestmark = pytest.mark.looptime
+
+
+@asynccontextmanager
+async def sweeping(clock: Clock | None = None) -> AsyncIterator[Sweeper]:
+    sweeper = Sweeper(clock or LoopClock())
+    task = asyncio.get_running_loop().create_task(sweeper.run())
+    try:
+        yield sweeper
+    finally:
+        task.cancel()
+
+
+def begun(sweeper: Sweeper) -> FakeExchange:
+    exchange = FakeExchange("POST", "/", began_at_ns=LoopClock().now_ns())
+    sweeper.add(exchange)
+    return exchange
+
+
+async def test_a_quick_request_is_never_watched() -> None:
+    async with sweeping() as sweeper:
+        exchange = begun(sweeper)
+        await asyncio.sleep(0.019)
+        sweeper.remove(exchange)
+        await asyncio.sleep(1)
+        assert exchange.watched == 0
+
+
+async def test_a_request_is_watched_once_it_is_20_ms_old_until_it_ends() -> None:
+    async with sweeping() as sweeper:
+        exchange = begun(sweeper)
+        await asyncio.sleep(0.031)
+        assert exchange.watched == 1
+        await asyncio.sleep(10)
+        assert exchange.watched == 1
+        sweeper.remove(exchange)
+        assert exchange.watched == 0
+
+
+async def test_only_what_is_old_enough_is_watched() -> None:
+    async with sweeping() as sweeper:
+        old = begun(sweeper)
+        await asyncio.sleep(0.015)
+        young = begun(sweeper)
+        await asyncio.sleep(0.016)
+        assert (old.watched, young.watched) == (1, 0)
+        await asyncio.sleep(0.02)
+        assert young.watched == 1
+
+
+async def read(exchange: FakeExchange) -> bytes:
+    return await exchange.read(1000)
+
+
+async def test_a_request_is_not_watched_while_its_body_is_coming() -> None:
+    async with sweeping() as sweeper, asyncio.TaskGroup() as callers:
+        exchange = FakeExchange.uploading("/", began_at_ns=LoopClock().now_ns())
+        sweeper.add(exchange)
+        reading = callers.create_task(read(exchange))
+        await asyncio.sleep(30)
+        assert exchange.watched == 0
+        exchange.body.set_result(b"whole")
+        assert await reading == b"whole"
+        await asyncio.sleep(0.02)
+        assert exchange.watched == 1
+        assert not exchange.must_close
+
+
+@pytest.mark.field_fault("P-40")
+async def test_a_body_that_does_not_come_is_cut_after_a_minute() -> None:
+    async with sweeping() as sweeper:
+        exchange = FakeExchange.uploading("/", began_at_ns=LoopClock().now_ns())
+        sweeper.add(exchange)
+        with pytest.raises(UploadTooSlowError):
+            await read(exchange)
+        assert 60 <= asyncio.get_running_loop().time() < 60.02
+        assert exchange.must_close
+        await asyncio.sleep(0)  # the cut is over: nothing is cancelled a second time
+
+
+async def test_a_task_that_is_cancelled_for_another_reason_stays_cancelled() -> None:
+    async with sweeping() as sweeper:
+        exchange = FakeExchange.uploading("/")
+        sweeper.add(exchange)
+        reading = asyncio.get_running_loop().create_task(read(exchange))
+        await asyncio.sleep(0.1)
+        reading.cancel()
+        exchange.cut_upload()  # both at once
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+
+
+async def test_uploads_can_be_cut_at_once_and_nothing_else_is() -> None:
+    async with sweeping() as sweeper:
+        uploading = FakeExchange.uploading("/")
+        waiting = begun(sweeper)
+        sweeper.add(uploading)
+        reading = asyncio.get_running_loop().create_task(read(uploading))
+        await asyncio.sleep(1)
+        sweeper.cut_uploads()
+        with pytest.raises(UploadTooSlowError):
+            await reading
+        sweeper.remove(uploading)
+        assert sweeper.in_progress == 1
+        sweeper.remove(waiting)
+        await sweeper.idle()
+
+
+class CountingClock(LoopClock):
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def now_ns(self) -> Nanoseconds:
+        self.asked += 1
+        return super().now_ns()
+
+
+async def test_nothing_is_swept_while_nothing_is_in_progress() -> None:
+    clock = CountingClock()
+    async with sweeping(clock) as sweeper:
+        exchange = begun(sweeper)
+        await asyncio.sleep(0.055)
+        sweeper.remove(exchange)
+        swept = clock.asked
+        assert swept == 5
+        await asyncio.sleep(3_600)
+        assert clock.asked <= swept + 1  # the one that was on its way
+        await sweeper.idle()

@@ -1,0 +1,39 @@
+from tidegate.settings import LatencyObjective
+from tidegate_realtime.api.metrics import (
+    EndedKey,
+    GatewayMetrics,
+    Histogram,
+    OutcomeLabel,
+    objective_edges_s,
+)
+
+
+def test_the_objective_is_an_edge() -> None:
+    edges = objective_edges_s(LatencyObjective(slo_ms=50))
+    assert edges == (0.005, 0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.075, 0.1, 0.2, 0.4)
+    assert 1 / 3 / 1000 not in edges
+    assert objective_edges_s(LatencyObjective(slo_ms=1 / 3))[5] == 0.000333333
+
+
+def test_a_value_on_an_edge_is_within_it() -> None:
+    histogram = Histogram((1, 2))
+    for value in (0.5, 1.0, 1.5, 2.0, 2.5):
+        histogram.observe(value)
+    histogram.observe(9, times=2)
+    assert histogram.counts == [2, 2, 3]
+    assert histogram.total == 25.5
+
+
+def test_arrivals_are_the_endings_and_what_is_in_flight() -> None:
+    metrics = GatewayMetrics()
+    metrics.add_version("risk", "1", LatencyObjective(slo_ms=50))
+    for model in ("risk", "risk", "unknown"):
+        metrics.arrived(model)
+    metrics.finished(EndedKey("risk", "1", OutcomeLabel.ANSWERED, ""), took_ns=50_000_000)
+    metrics.finished(
+        EndedKey("unknown", "unknown", OutcomeLabel.REJECTED, "model_not_found"), took_ns=1
+    )
+    assert metrics.arrivals == {"risk": 2, "unknown": 1}
+    assert metrics.in_flight == {"risk": 1, "unknown": 0}
+    assert sum(metrics.ended.values()) + sum(metrics.in_flight.values()) == 3
+    assert metrics.durations["risk", "1"].counts[5] == 1  # the bucket that ends at the objective
