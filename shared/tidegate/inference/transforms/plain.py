@@ -47,9 +47,9 @@ def _tensor(spec: TensorSpec, values: Array | list[object]) -> Array:
         raise SignatureMismatchError.of_input(
             spec.name, expected=f"rows of the shape {list(spec.row_shape)}", found=str(error)
         ) from error
-    if not _may_become(found.dtype, wanted):
+    if not _may_become(found.dtype, wanted) or (wanted.kind == "O" and not _is_text(found)):
         raise SignatureMismatchError.of_input(
-            spec.name, expected=f"values of {spec.datatype}", found=f"values like {_first(found)!r}"
+            spec.name, expected=f"values of {spec.datatype}", found=f"values like {_first(found)!r:.60}"
         )
     tensor = _cast(spec, found, wanted)
     spec.check(tensor)
@@ -68,6 +68,11 @@ def _may_become(found: np.dtype[np.generic], wanted: np.dtype[np.generic]) -> bo
     if wanted.kind in {"O", found.kind}:
         return True
     return {"f": "iuf", "i": "iu", "u": "iu"}.get(wanted.kind, "").find(found.kind) >= 0
+
+
+def _is_text(values: Array) -> bool:
+    """Look at each value: onnxruntime would make "None" of a missing one and "1" of a number."""
+    return all(isinstance(value, (str, bytes)) for value in values.flat)
 
 
 def _cast(spec: TensorSpec, found: Array, wanted: np.dtype[np.generic]) -> Array:
