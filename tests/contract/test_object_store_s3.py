@@ -3,6 +3,7 @@
 import io
 import os
 import secrets
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
@@ -204,6 +205,21 @@ def test_a_file_in_parts_is_created_once_and_leaves_no_part(s3_url: str, tmp_pat
     assert store.put_if_absent("model.onnx", file) == Refused()
     with store.open("model.onnx", etag=etag) as stored:
         assert stored.read() == file.read_bytes()
+
+
+def test_of_racing_uploads_in_parts_exactly_one_creates_the_object(
+    versitygw_url: str, tmp_path: Path
+) -> None:
+    store = S3ObjectStore("tidegate", versitygw_url.rpartition("/")[2], part_bytes=5 << 20)
+    files = [tmp_path / str(number) for number in range(4)]
+    for number, file in enumerate(files):
+        file.write_bytes(bytes([number]) * (6 << 20))
+    with ThreadPoolExecutor(len(files)) as pool:
+        outcomes = list(pool.map(lambda file: store.put_if_absent("large", file), files))
+    [winner] = [number for number, out in enumerate(outcomes) if isinstance(out, Written)]
+    stored = store.get("large")
+    assert stored is not None
+    assert stored.body == files[winner].read_bytes()
 
 
 UPLOAD = Answer(

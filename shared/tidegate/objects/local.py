@@ -165,9 +165,7 @@ class LocalObjectStore:
         return self._path(key)
 
     def _path(self, key: str) -> Path:
-        """Resolve the folders of a key, and make sure that it stays below the root."""
-        folder, _, name = check_key(key).rpartition("/")
-        return self._below_root(Path(os.path.realpath(self._root / folder), name))
+        return self._below_root(self._root / check_key(key))
 
     def _below_root(self, path: Path) -> Path:
         target = Path(os.path.realpath(path))

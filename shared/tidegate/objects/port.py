@@ -1,4 +1,4 @@
-"""The port to object storage: seven calls, and every write is conditional.
+"""The port to object storage: a few calls, and every write is conditional.
 
 Object storage has no rename and no lock. Whatever must happen once is one conditional write of
 one object (``put_if_absent`` or ``replace``), and of N writers exactly one is told ``Written``.

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 _Reply = TypeVar("_Reply")
 
-_CONNECT_TIMEOUT_S: Final = 5
+_CONNECT_TIMEOUT_S: Final = 3
+"""Three tries then end after about 10 s: longer nobody wants to wait for a wrong address."""
 _CONNECTIONS: Final = 32
 """Kept open at most; more threads than this still work, each on a connection of its own."""
 _API_MODELS: Final = Loader()
