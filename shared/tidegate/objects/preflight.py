@@ -1,10 +1,14 @@
 """Asking a store, before anything depends on it, whether it honours conditional writes."""
 
+import re
 import secrets
+from typing import Final
 
 from tidegate.objects.port import ObjectStore, Refused, StoreUnavailableError
 
-_WRONG_ETAG = '"00000000000000000000000000000000"'
+PROBE_KEY: Final = re.compile(r"preflight-[0-9a-f]{16}")
+"""What a check that is killed, or that runs just now, may show to others."""
+_WRONG_ETAG: Final = '"00000000000000000000000000000000"'
 
 
 def check_conditional_writes(store: ObjectStore) -> None:
