@@ -87,6 +87,10 @@ class RowSource(Protocol):
         """
         ...
 
+    def close(self) -> None:
+        """Close what reading has left open; safe to repeat, and one may read on."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncodedRows:
@@ -163,6 +167,10 @@ class ChunkScorer(Protocol):
 
     def score(self, assignment: Assignment) -> ChunkResult:
         """Read, score, write and commit one chunk; whatever goes wrong is in the result."""
+        ...
+
+    def close(self) -> None:
+        """Let go of what one chunk left open for the next."""
         ...
 
 

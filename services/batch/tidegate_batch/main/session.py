@@ -16,10 +16,10 @@ from tidegate.settings import load_settings
 from tidegate.units import ns_to_seconds
 from tidegate_batch.core.errors import JobConflictError, JobDrivenError
 from tidegate_batch.core.names import JobId, parse_job_id
-from tidegate_batch.core.states import ENDED, State
+from tidegate_batch.core.states import ENDED
 from tidegate_batch.main.display import BarDisplay, LineDisplay, build_display
 from tidegate_batch.main.wiring import build_crew, build_parts
-from tidegate_batch.pipeline.driving import Finished, JobDriver, publication_of
+from tidegate_batch.pipeline.driving import Finished, JobDriver, tidy_if_published
 from tidegate_batch.pipeline.identity import this_process
 from tidegate_batch.pipeline.parts import Parts
 from tidegate_batch.pipeline.record import JobRecord
@@ -78,9 +78,8 @@ class Session:
 
         Ctrl-C and SIGTERM stop it; what is committed stays, and it can be resumed.
         """
-        if status_of(record).state == State.PUBLISHED:
-            publication_of(record, self.parts).clean_up()  # a driver may have died just before
-            return Answer(status=status_of(record))
+        if tidy_if_published(record, self.parts):
+            return self.look(record)
         with self._display() as display, _sigterm_interrupts():
             display.stage(f"job {record.job}")
             seat = take_seat(record, this_process(), self.parts)

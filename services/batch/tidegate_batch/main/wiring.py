@@ -7,20 +7,14 @@ import sys
 from functools import lru_cache
 from pathlib import Path
 
-from tidegate.artifacts.store import ArtifactStore
 from tidegate.clock.system import SystemClock, sleep_ns
-from tidegate.errors import DigestMismatchError
-from tidegate.ids import ModelName, ModelRef, Version
-from tidegate.inference.opening import open_model
 from tidegate.objects.opening import open_store
 from tidegate.objects.port import ObjectStore
-from tidegate_batch.core.errors import JobRecordError
-from tidegate_batch.core.names import JobId
 from tidegate_batch.pipeline.driving import Crew
 from tidegate_batch.pipeline.engines.local import LocalEngine
 from tidegate_batch.pipeline.engines.ray_environment import choose_ray_environment
+from tidegate_batch.pipeline.loading import load_scorer
 from tidegate_batch.pipeline.parts import Parts
-from tidegate_batch.pipeline.record import JobRecord
 from tidegate_batch.pipeline.scoring import Scorer
 from tidegate_batch.ports import Engine, WorkerSetup
 from tidegate_batch.settings import BatchSettings
@@ -76,30 +70,6 @@ def _engine(settings: BatchSettings, *, cores: int, workers: int) -> Engine:
 
 
 def build_scorer(setup: WorkerSetup) -> Scorer:
-    """Make a worker: load the pinned model and the plan.
-
-    Raises:
-        DigestMismatchError: The version is not the one that the job was pinned to.
-        PartUnavailableError: The store could not be asked.
-    """
-    parts = build_parts()
-    record = JobRecord(parts.stores(setup.store), JobId(setup.job))
-    plan, pinned = record.plan(), record.spec().model
-    if plan is None:
-        raise JobRecordError(f"job {setup.job} in {setup.store} has no plan to work on")
-    ref = ModelRef(ModelName(pinned.name), Version(pinned.version))
-    model = open_model(
-        ArtifactStore(record.store), ref, cache=Path(setup.cache_dir), threads=setup.threads
-    )
-    if model.tag.digest != pinned.digest:
-        raise DigestMismatchError.of_file(
-            f"manifest.json of {ref}", expected=pinned.digest, found=model.tag.digest
-        )
-    return Scorer(
-        record=record,
-        plan=plan,
-        model=model,
-        parts=parts,
-        epoch=setup.epoch,
-        worker=f"{socket.gethostname()}:{os.getpid()}",
-    )
+    """Make a worker of this process; see ``load_scorer``."""
+    worker = f"{socket.gethostname()}:{os.getpid()}"
+    return load_scorer(setup, parts=build_parts(), worker=worker)

@@ -186,3 +186,12 @@ def publication_of(record: JobRecord, parts: Parts) -> Publication:
     assert plan is not None, "a job is planned long before it is published"
     output = parts.stores(spec.request.output)
     return Publication(spec, plan, record=record, output=output, at=parts.now())
+
+
+def tidy_if_published(record: JobRecord, parts: Parts) -> bool:
+    """Say whether a job is published, and do what its driver may have died too early for."""
+    state = record.state()
+    if state is None or state.state is not State.PUBLISHED:
+        return False
+    publication_of(record, parts).clean_up()
+    return True

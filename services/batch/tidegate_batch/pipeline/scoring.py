@@ -143,6 +143,10 @@ class Scorer:
             )
         return Committed(chunk=chunk.chunk)
 
+    def close(self) -> None:
+        """Close the input that the last chunk was read from."""
+        self._parts.source.close()
+
     def _score(self, chunk: PlannedChunk, attempt: AttemptId) -> None:
         watch = Stopwatch(self._parts.clock)
         with watch.measuring("encode"):

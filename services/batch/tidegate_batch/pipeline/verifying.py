@@ -55,11 +55,12 @@ def verify(record: JobRecord, *, parts: Parts) -> Verdict:
             f"'tidegate batch status {spec.job}'."
         )
     check = _Check(plan, manifest, record=record, output=output, parts=parts)
+    try:
+        problems = tuple(check.problems())
+    finally:
+        parts.source.close()
     return Verdict(
-        job=spec.job,
-        rows=manifest.rows_out,
-        parts=len(manifest.parts),
-        problems=tuple(check.problems()),
+        job=spec.job, rows=manifest.rows_out, parts=len(manifest.parts), problems=problems
     )
 
 

@@ -18,7 +18,7 @@ class ParquetSink:
     def encode(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> EncodedRows:
         """Write all batches as one row group."""
         stream = pa.BufferOutputStream()
-        rows = 0
+        table = pa.Table.from_batches(list(batches), schema=schema)
         with pq.ParquetWriter(
             stream,
             schema,
@@ -26,10 +26,8 @@ class ParquetSink:
             use_dictionary=[field.name for field in schema if _has_few_values(field)],  # type: ignore[arg-type] # the stubs know only a flag
             column_encoding={_ROW_INDEX: "DELTA_BINARY_PACKED"},
         ) as writer:
-            for batch in batches:
-                writer.write_batch(batch)
-                rows += batch.num_rows
-        return EncodedRows(body=stream.getvalue().to_pybytes(), rows=rows)
+            writer.write_table(table, row_group_size=max(1, table.num_rows))
+        return EncodedRows(body=stream.getvalue().to_pybytes(), rows=table.num_rows)
 
 
 def _has_few_values(field: "pa.Field[Any]") -> bool:

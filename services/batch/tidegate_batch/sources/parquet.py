@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import accumulate
 from typing import BinaryIO, Final
 
@@ -18,8 +18,10 @@ from tidegate_batch.sources.finding import find_files
 
 _LARGE_GROUP_BYTES: Final = CHUNK_BYTES
 """A row group of at most this size is fetched as a whole, in as few requests as possible."""
-_READ_BYTES: Final = 1 << 20
-"""Of each column at a time, from a file with larger row groups."""
+_READ_BYTES: Final = 8 << 20
+"""Of each column at a time, from a remote file with larger row groups; what one request reads."""
+_LOCAL_READ_BYTES: Final = 256 << 10
+"""Of each column at a time, from a disk: measured as quick as more, and it stays in the cache."""
 
 
 class ParquetSource:
@@ -93,15 +95,13 @@ class _OpenFile:
     def __init__(self, planned: PlannedInput, store: ObjectStore) -> None:
         self.planned = planned
         self._store = store
-        self._file: BinaryIO = store.open(planned.key, etag=planned.etag)
-        try:
+        self._is_local = store.local_path(planned.key) is not None
+        with ExitStack() as opened:
+            file = opened.enter_context(store.open(planned.key, etag=planned.etag))
             with _explaining(planned.source):
-                self._parquet = _parquet_file(
-                    self._file, is_remote=store.local_path(planned.key) is None
-                )
-        except BaseException:  # whatever it was: the caller never sees this file to close it
-            self._file.close()
-            raise
+                native = opened.enter_context(_native(file)) if self._is_local else file
+                self._parquet = opened.enter_context(_parquet(native, is_local=self._is_local))
+            self._opened = opened.pop_all()
         metadata = self._parquet.metadata
         counts = [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
         self._group_starts = [0, *accumulate(counts)]
@@ -126,7 +126,7 @@ class _OpenFile:
 
         On S3 every read names the etag; a file on a disk can be changed in place.
         """
-        if self._store.local_path(self.planned.key) is None:
+        if not self._is_local:
             return
         head = self._store.head(self.planned.key)
         if head is None or head.etag != self.planned.etag:
@@ -136,17 +136,26 @@ class _OpenFile:
 
     def close(self) -> None:
         self._cursor = None
-        self._parquet.close()
-        self._file.close()
+        self._opened.close()
 
 
-def _parquet_file(file: BinaryIO, *, is_remote: bool) -> pq.ParquetFile:
+def _native(file: BinaryIO) -> pa.OSFile:
+    """Let Arrow read the file that is open, whatever has its name by now, without Python's help.
+
+    Takes about half the time of a file object of Python's. A memory map would be quicker still,
+    but a file cut short by somebody else would then end the process without a word.
+    """
+    return pa.OSFile(f"/dev/fd/{file.fileno()}", mode="r")
+
+
+def _parquet(file: BinaryIO | pa.OSFile, *, is_local: bool) -> pq.ParquetFile:
     metadata = pq.read_metadata(file)
     groups = (metadata.row_group(index) for index in range(metadata.num_row_groups))
     largest = max((group.total_byte_size for group in groups), default=0)
-    if is_remote and largest <= _LARGE_GROUP_BYTES:
+    if not is_local and largest <= _LARGE_GROUP_BYTES:
         return pq.ParquetFile(file, metadata=metadata, pre_buffer=True)
-    return pq.ParquetFile(file, metadata=metadata, buffer_size=_READ_BYTES)
+    read_bytes = _LOCAL_READ_BYTES if is_local else _READ_BYTES
+    return pq.ParquetFile(file, metadata=metadata, pre_buffer=False, buffer_size=read_bytes)
 
 
 class _Cursor:
