@@ -20,6 +20,7 @@ from tidegate.inference.arrays import Tensors
 from tidegate.inference.model import Model
 from tidegate_realtime.api.edge import Edge
 from tidegate_realtime.api.replies import Reply
+from tidegate_realtime.api.served import State
 from tidegate_realtime.core.limits import BatchLimits
 
 pytestmark = pytest.mark.looptime
@@ -217,7 +218,7 @@ async def test_a_drain_refuses_what_comes_and_answers_what_is_there(echo: Model)
         async with asyncio.TaskGroup() as callers:
             admitted = callers.create_task(edge.endpoint.answer(post(INFER, infer_body([1, 2]))))
             await asyncio.sleep(0.001)
-            edge.readiness.draining = True
+            edge.readiness.state = State.DRAINING
             late = await edge.endpoint.answer(post(INFER, infer_body([1, 2])))
             ready = await edge.endpoint.answer(FakeExchange("GET", "/v2/health/ready"))
             live = await edge.endpoint.answer(FakeExchange("GET", "/v2/health/live"))

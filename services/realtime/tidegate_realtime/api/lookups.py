@@ -48,7 +48,9 @@ class Lookups:
                 return json_reply(200, self._metadata(route))
             case Action.MODEL_READY | Action.MODEL_V1:
                 served = self._catalogue.find(str(route.model), route.version)
-                return self._ready({"name": served.model.tag.name, "ready": self._is_ready})
+                return self._ready(
+                    {"name": served.model.tag.name, "ready": self._readiness.is_ready}
+                )
             case Action.MODELS_V1:
                 return json_reply(200, {"models": self._catalogue.names})
             case Action.INFER | Action.PREDICT:
@@ -56,12 +58,8 @@ class Lookups:
             case _:
                 assert_never(route.action)
 
-    @property
-    def _is_ready(self) -> bool:
-        return not self._readiness.draining
-
     def _health(self) -> dict[str, object]:
-        return {"live": True, "ready": self._is_ready}
+        return {"live": True, "ready": self._readiness.is_ready}
 
     def _ready(self, content: dict[str, object]) -> Reply:
         """Answer 200 with ``content``, or 503 with it and the error body: clients read either."""

@@ -2,13 +2,19 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from enum import Enum
+from typing import Final, assert_never
 
 from tidegate.ids import DEFAULT_ALIAS, Alias, ModelName, Version
 from tidegate.inference.model import Model
 from tidegate.oip.response import ResponseTag
 from tidegate.settings import LatencyObjective
-from tidegate_realtime.api.errors import DrainingError, ModelNotServedError, VersionNotServedError
+from tidegate_realtime.api.errors import (
+    DrainingError,
+    ModelNotServedError,
+    NotReadyError,
+    VersionNotServedError,
+)
 from tidegate_realtime.runtime.driver import BatchDriver
 
 SERVED_BY: Final = "model"
@@ -54,20 +60,41 @@ class ServedVersion:
         object.__setattr__(self, "headers", tuple(headers.items()))
 
 
+class State(Enum):
+    """Of the process; it only moves on."""
+
+    STARTING = "starting"
+    READY = "ready"
+    DRAINING = "draining"
+
+
 class Readiness:
-    """Whether this process takes work; every model in it is loaded and warm before it listens."""
+    """Whether this process takes work; whoever starts and stops it sets the state."""
 
     def __init__(self) -> None:
-        self.draining = False
+        self.state = State.STARTING
+
+    @property
+    def is_ready(self) -> bool:
+        """Every model is loaded and warm, and the end has not begun."""
+        return self.state is State.READY
 
     def check(self) -> None:
         """Let work pass.
 
         Raises:
-            DrainingError: The process is about to end.
+            NotReadyError: The start is not over.
+            DrainingError: The end has begun.
         """
-        if self.draining:
-            raise DrainingError("This server is shutting down and takes no new work.")
+        match self.state:
+            case State.READY:
+                pass
+            case State.STARTING:
+                raise NotReadyError("This server is starting and takes no work yet.")
+            case State.DRAINING:
+                raise DrainingError("This server is shutting down and takes no new work.")
+            case _:
+                assert_never(self.state)
 
 
 class Catalogue:

@@ -13,6 +13,7 @@ import click
 from tidegate.cli.exits import ExitCode
 from tidegate.clock.system import SystemClock
 from tidegate.observability import get_logger
+from tidegate_realtime.api.served import State
 from tidegate_realtime.api.servers.port import HttpServer
 from tidegate_realtime.api.servers.sockets import claim
 from tidegate_realtime.main.announcing import announcement
@@ -70,15 +71,17 @@ def _stop_on_signals() -> asyncio.Event:
 async def _serve(
     plan: Plan, parts: Parts, admin_socket: socket.socket, stopping: asyncio.Event
 ) -> None:
-    public = build_public_server(plan, parts)
+    """Listen; callers come last, so that nothing of the start is in the way of the first one."""
+    admin = await build_admin(plan, parts, admin_socket)
     async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(_until_stopped(admin, stopping), name="admin listener")
         sweeping = tasks.create_task(parts.edge.sweeper.run(), name="sweeper")
+        public = build_public_server(plan, parts)
+        _spare_the_collector()
+        parts.edge.readiness.state = State.READY
         listening = tasks.create_task(_until_stopped(public, stopping), name="public listener")
         await public.started()
         _announce(plan, parts)
-        admin = await build_admin(plan, parts, admin_socket)
-        tasks.create_task(_until_stopped(admin, stopping), name="admin listener")
-        _spare_the_collector()
         await stopping.wait()
         await _drain(plan, parts, public, listening)
         admin.stop()
@@ -107,7 +110,7 @@ def _announce(plan: Plan, parts: Parts) -> None:
 
 
 def _spare_the_collector() -> None:
-    """Keep what lives for ever out of every later collection; this one costs some 50 ms."""
+    """Keep what lives for ever out of every later collection."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*_GC_THRESHOLDS)
@@ -120,7 +123,7 @@ async def _drain(
 
     granian forgets handlers whose client has left, hence the count of our own.
     """
-    parts.edge.readiness.draining = True
+    parts.edge.readiness.state = State.DRAINING
     public.stop()
     log.info("draining", requests=parts.edge.sweeper.in_progress)
     try:

@@ -90,7 +90,7 @@ def build_public_server(plan: Plan, parts: Parts) -> HttpServer:
 
 
 async def build_admin(plan: Plan, parts: Parts, claimed: socket.socket) -> HttpServer:
-    """Prepare the admin listener; FastAPI is imported in a thread, while callers are served."""
+    """Prepare the admin listener; FastAPI is imported in a thread, for that takes a while."""
 
     def build() -> HttpServer:
         from tidegate_realtime.api.admin.app import AdminParts, build_admin_app  # slow

@@ -1,4 +1,4 @@
 """The operators' listener, on loopback: documentation, metrics and health.
 
-FastAPI carries it, and is imported only once the public listener answers.
+FastAPI carries it; nothing on the public listener's way imports it.
 """
