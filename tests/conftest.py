@@ -1,5 +1,6 @@
 """What all tests share."""
 
+import asyncio
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,8 +8,17 @@ from pathlib import Path
 import pytest
 from blockbuster import blockbuster_ctx
 
+import tidegate.observability.lines  # noqa: F401 - loaded by the first line logged, which no loop may wait for
+
+# Without a loop to go back to after a test, pytest-asyncio makes one that nobody closes.
+asyncio.set_event_loop(None)
+
 PACKAGES = ["tidegate", "tidegate_realtime", "tidegate_batch", "tidegate_loadtest"]
 ON_A_LOOP = {"driver", "integration"}
+
+asyncio.set_event_loop(None)
+"""looptime asks for the current loop before tests that need none, and asyncio would then make one
+that nobody closes."""
 
 
 @pytest.fixture(autouse=True)
