@@ -1,5 +1,6 @@
-"""Stores for contract tests."""
+"""Stores and gateways for contract tests."""
 
+from tests.fixtures.gateways import gateway, http_store
 from tests.fixtures.stores import (
     aws_stays_outside,
     local_url,
@@ -13,6 +14,8 @@ from tests.fixtures.stores import (
 
 __all__ = [
     "aws_stays_outside",
+    "gateway",
+    "http_store",
     "local_url",
     "moto_environment",
     "moto_url",
