@@ -48,11 +48,10 @@ class _Stderr:
 
 
 def _bounded(_: Any, __: str, event: EventDict) -> EventDict:  # noqa: ANN401 - structlog's signature
-    """Keep a field on one line and short, whoever wrote the text in it."""
+    """Keep a field short, whoever wrote the text in it; both renderers keep it on its line."""
     for name, value in event.items():
         if isinstance(value, str) and name != "exception":
-            printable = value if value.isprintable() else repr(value)[1:-1]
-            event[name] = printable[:LONGEST_TEXT]
+            event[name] = value[:LONGEST_TEXT]
     return event
 
 
