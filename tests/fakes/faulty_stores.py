@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from tests.fakes.objects import Fault, FaultyObjectStore, Killed
-from tidegate.objects.port import ObjectStore
+from tidegate.objects.port import ObjectStore, StoreUnavailableError
 
 _Answer = TypeVar("_Answer")
 
@@ -52,3 +52,34 @@ class _OneOfMany(FaultyObjectStore):
             except Killed:
                 self._all.is_dead = True
                 raise
+
+
+class FlakyStores:
+    """Opens stores that cannot write some keys, for a while or for ever.
+
+    Args:
+        opened: Opens the real ones.
+        suffix: What these keys end in.
+        failures: How many writes fail before they succeed.
+    """
+
+    def __init__(self, opened: Callable[[str], ObjectStore], *, suffix: str, failures: int) -> None:
+        self._opened = opened
+        self.suffix = suffix
+        self.failures_left = failures
+
+    def __call__(self, url: str) -> ObjectStore:
+        return _Flaky(self._opened(url), of=self)
+
+
+class _Flaky(FaultyObjectStore):
+    def __init__(self, inner: ObjectStore, *, of: FlakyStores) -> None:
+        super().__init__(inner)
+        self._all = of
+
+    def _serve(self, call: str, act: Callable[[], _Answer]) -> _Answer:
+        if call.startswith("put_if_absent") and call.endswith(self._all.suffix):
+            self._all.failures_left -= 1
+            if self._all.failures_left >= 0:
+                raise StoreUnavailableError(f"{call}: the disk is full, on purpose")
+        return super()._serve(call, act)

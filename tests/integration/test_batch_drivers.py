@@ -1,0 +1,219 @@
+"""Who drives a job: one at a time, others when it is dead, and several without any harm."""
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.engines import InlineEngine
+from tests.fixtures.batch_jobs import (
+    Place,
+    SteppingClock,
+    abandon,
+    assert_each_row_once,
+    drive,
+    inline_engine,
+    new_place,
+    parts_with,
+    stopped_job,
+)
+from tidegate.errors import JobError
+from tidegate_batch.core.errors import DriverReplacedError, JobConflictError, JobDrivenError
+from tidegate_batch.core.lease import LEASE_NS, RENEW_NS
+from tidegate_batch.core.records import Driver
+from tidegate_batch.core.states import Event, State
+from tidegate_batch.pipeline.identity import is_surely_gone, this_process
+from tidegate_batch.pipeline.record import JobRecord
+from tidegate_batch.pipeline.seat import take_seat
+from tidegate_batch.pipeline.submission import submit
+from tidegate_batch.ports import WorkerEvent
+
+ROWS = 60
+ELSEWHERE = Driver(host="elsewhere", pid=1, process="elsewhere:1")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return new_place(tmp_path, ROWS, row_group_rows=10)
+
+
+@pytest.fixture
+def record(place: Place) -> JobRecord:
+    """Submit a job of six chunks."""
+    return submit(place.submission(chunk_rows=10), store_url=place.store, parts=parts_with())
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Path:
+    return tmp_path / "cache"
+
+
+class InterferingEngine(InlineEngine):
+    """Lets something else happen in the middle of a chunk."""
+
+    def __init__(self, inner: InlineEngine, *, at: int, meanwhile: Callable[[], None]) -> None:
+        super().__init__(inner._build)
+        self._at = at
+        self._meanwhile = meanwhile
+
+    def next_event(self, timeout_ns: int) -> WorkerEvent | None:
+        if len(self.assigned) == self._at:
+            self._at = -1
+            self._meanwhile()
+        return super().next_event(timeout_ns)
+
+
+@pytest.mark.field_fault("B-14")
+def test_a_job_is_taken_over_when_its_driver_was_silent_for_a_whole_lease(
+    record: JobRecord, place: Place, cache: Path
+) -> None:
+    clock = SteppingClock()
+    parts = parts_with(clock=clock)
+    abandon(take_seat(record, this_process(), parts))
+    began_ns = clock.now_ns()
+    drive(record, parts, cache)
+    assert clock.now_ns() - began_ns == LEASE_NS
+    assert_each_row_once(place.output, ROWS)
+
+
+def test_a_driver_that_renews_is_left_alone(record: JobRecord) -> None:
+    clock = SteppingClock()
+    seat = take_seat(record, ELSEWHERE, parts_with())
+
+    def pause(duration_ns: int) -> None:
+        clock.advance(duration_ns)
+        if clock.now_ns() % RENEW_NS == 0:
+            seat.renew()
+
+    clock.pause = pause  # type: ignore[method-assign] # the other driver's time passes, too
+    with pytest.raises(JobDrivenError, match="process 1 on elsewhere"):
+        take_seat(record, this_process(), parts_with(clock=clock))
+    assert clock.now_ns() == RENEW_NS
+
+
+def test_a_seat_that_was_left_is_taken_at_once(record: JobRecord) -> None:
+    clock = SteppingClock()
+    take_seat(record, ELSEWHERE, parts_with()).leave()
+    take_seat(record, this_process(), parts_with(clock=clock))
+    assert clock.now_ns() == 0
+
+
+def test_a_process_of_this_machine_is_known_to_be_gone_only_if_it_is() -> None:
+    me = this_process()
+    space = me.process.rpartition(":")[0]
+    assert not is_surely_gone(me)
+    assert is_surely_gone(Driver(host=me.host, pid=me.pid, process=f"{space}:1"))
+    assert not is_surely_gone(Driver(host=me.host, pid=me.pid, process="another-boot:pid:[1]:1"))
+
+
+def test_a_driver_that_was_replaced_stops_and_the_other_publishes(
+    record: JobRecord, place: Place, cache: Path
+) -> None:
+    parts = parts_with()
+
+    def another_driver_finishes() -> None:
+        abandoned = record.change_state(lambda now: now.driven_by(None))
+        assert abandoned.state is State.RUNNING
+        drive(record, parts_with(), cache, driver=ELSEWHERE)
+
+    engine = InterferingEngine(inline_engine(parts), at=2, meanwhile=another_driver_finishes)
+    with pytest.raises(DriverReplacedError, match="is published now, moved on by somebody"):
+        drive(record, parts, cache, engine=engine)
+    assert_each_row_once(place.output, ROWS)
+    assert list(Path(place.output).glob("**/*.attempt")) == []
+
+
+def test_what_another_driver_committed_is_adopted_and_ones_own_attempt_removed(
+    record: JobRecord, place: Place, cache: Path
+) -> None:
+    parts = parts_with()
+
+    def another_driver_commits_some_and_stops() -> None:
+        record.change_state(lambda now: now.driven_by(None))
+        with pytest.raises(KeyboardInterrupt):
+            drive(
+                record,
+                parts_with(),
+                cache,
+                driver=ELSEWHERE,
+                engine=inline_engine(parts_with(), {3: KeyboardInterrupt()}),
+            )
+
+    engine = InterferingEngine(
+        inline_engine(parts), at=2, meanwhile=another_driver_commits_some_and_stops
+    )
+    with pytest.raises(DriverReplacedError):
+        drive(record, parts, cache, engine=engine)
+    commits = record.committed_chunks()
+    attempts = [path.name.split(".")[0] for path in Path(place.output).glob("**/*.attempt")]
+    assert sorted(attempts) == sorted(commits), "one file for each commit, the winner's"
+    drive(record, parts_with(), cache)
+    assert_each_row_once(place.output, ROWS)
+
+
+@pytest.mark.parametrize("drivers", [2, 3])
+def test_several_drivers_at_the_same_time_leave_one_copy_of_each_row(
+    record: JobRecord, place: Place, cache: Path, drivers: int
+) -> None:
+    ends: list[str] = []
+    together = threading.Barrier(drivers)
+
+    def one() -> None:
+        parts = parts_with()
+        together.wait()
+        record.change_state(lambda now: now.driven_by(None)) if record.state() else None
+        try:
+            drive(record, parts, cache)
+            ends.append("published")
+        except JobError as error:
+            ends.append(type(error).__name__)
+
+    threads = [threading.Thread(target=one) for _ in range(drivers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert set(ends) <= {"published", "DriverReplacedError", "JobDrivenError"}
+    if "published" not in ends:
+        drive(record, parts_with(), cache)
+    assert_each_row_once(place.output, ROWS)
+
+
+@pytest.mark.field_fault("B-07")
+def test_a_resume_scores_only_what_was_not_committed(place: Place, cache: Path) -> None:
+    record = stopped_job(place, cache, KeyboardInterrupt())
+    committed = record.committed_chunks()
+    parts = parts_with()
+    engine = inline_engine(parts)
+    finished = drive(record, parts, cache, engine=engine)
+    assert len(committed) == 2
+    assert {chunk for _, chunk in engine.assigned} == {f"{n:06d}" for n in range(6)} - committed
+    assert finished.rows_scored == ROWS - 20
+    assert_each_row_once(place.output, ROWS)
+
+
+def test_a_job_that_was_cancelled_by_somebody_stays_cancelled(
+    record: JobRecord, cache: Path
+) -> None:
+    parts = parts_with()
+
+    def somebody_cancels() -> None:
+        record.change_state(lambda now: now.moved(Event.CANCELLED, "t"))
+
+    engine = InterferingEngine(inline_engine(parts), at=2, meanwhile=somebody_cancels)
+    with pytest.raises(DriverReplacedError, match="is cancelled now"):
+        drive(record, parts, cache, engine=engine)
+    state = record.state()
+    assert state is not None
+    assert state.state is State.CANCELLED
+
+
+def test_an_input_that_changed_since_the_plan_is_named_by_a_resume(
+    place: Place, cache: Path
+) -> None:
+    record = stopped_job(place, cache, KeyboardInterrupt())
+    file = Path(place.input, "rows-00.parquet")
+    file.write_bytes(file.read_bytes() + b"\0")
+    with pytest.raises(JobConflictError, match=r"the input .*rows-00\.parquet changed"):
+        drive(record, parts_with(), cache)
