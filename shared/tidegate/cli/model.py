@@ -155,7 +155,7 @@ def verify(ref: str, **common: str | None) -> ExitCode:
 @config_option
 @json_option
 def alias(name: str, alias: str, version: str, expect: int | None, **common: str | None) -> None:
-    """Point ALIAS of NAME at VERSION; gateways that follow it switch."""
+    """Point ALIAS of NAME at VERSION; gateways and jobs that start from now on use it."""
     from tidegate.ids import parse_alias, parse_model_name, parse_version
 
     model_name, target = parse_model_name(name), parse_version(version)

@@ -49,7 +49,9 @@ def _tensor(spec: TensorSpec, values: Array | list[object]) -> Array:
         ) from error
     if not _may_become(found.dtype, wanted) or (wanted.kind == "O" and not _is_text(found)):
         raise SignatureMismatchError.of_input(
-            spec.name, expected=f"values of {spec.datatype}", found=f"values like {_first(found)!r:.60}"
+            spec.name,
+            expected=f"values of {spec.datatype}",
+            found=f"values like {_first(found)!r:.60}",
         )
     tensor = _cast(spec, found, wanted)
     spec.check(tensor)
