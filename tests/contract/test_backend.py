@@ -6,16 +6,20 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pytest
 
 from tests.fakes.backends import FakeBackend
 from tests.fixtures import onnx_models
+from tidegate.clock import ManualClock
 from tidegate.errors import BackendError
 from tidegate.inference.arrays import Array, Tensors
 from tidegate.inference.runner import ModelRunner
+from tidegate.profiles import ProfileSampler, load_profile
 from tidegate.tensors.signature import Signature, TensorSpec
+from tidegate_realtime.backends.emulated import EmulatedBackend
 from tidegate_realtime.backends.onnx import OnnxBackend
 from tidegate_realtime.runtime.ports import Backend, BatchResult
 
@@ -38,7 +42,15 @@ def on_the_loop(_: Path) -> Backend:
     return FakeBackend(model=look_up)
 
 
-@pytest.fixture(params=[on_onnxruntime, on_the_loop])
+def emulated(_: Path) -> Backend:
+    clock = ManualClock()
+    sampler = ProfileSampler(load_profile("linear:1:5"), Random(1))
+    return EmulatedBackend(
+        sampler, lambda inputs, _rows: look_up(inputs), clock=clock, sleep=clock.advance
+    )
+
+
+@pytest.fixture(params=[on_onnxruntime, on_the_loop, emulated])
 def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Backend]:
     build: Callable[[Path], Backend] = request.param
     with closing(build(tmp_path)) as backend:
