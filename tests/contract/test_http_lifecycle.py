@@ -13,7 +13,7 @@ import pytest
 from tests.fixtures.gateways import SERVERS, Gateway, command, free_port, running_gateway
 
 SLOW = "/v1/models/slow:predict"
-LONG = 150
+LONG = 250
 """Turns of the slow model that take some hundred milliseconds, on any machine."""
 
 every_server = pytest.mark.parametrize("server", SERVERS)

@@ -45,11 +45,15 @@ def test_the_server_and_its_models_describe_themselves(client: httpx.Client) -> 
 
 
 @pytest.mark.field_fault("S-16")
-def test_the_settings_in_force_are_in_the_metadata(client: httpx.Client, http_store: Path) -> None:
-    parameters = client.get("/v2/models/echo").json()["parameters"]
+def test_the_settings_in_force_are_in_the_metadata_and_no_path_of_the_server(
+    client: httpx.Client, http_store: Path
+) -> None:
+    reply = client.get("/v2/models/echo")
+    assert str(http_store.parent) not in reply.text
+    parameters = reply.json()["parameters"]
     assert parameters["slo_ms"] == 20_000
     assert parameters["percentile"] == 0.99
-    assert parameters["objective_origin"] == str(http_store.parent / "tidegate.toml")
+    assert parameters["objective_is_default"] is False
     assert (parameters["cap_rows"], parameters["queue_limit_rows"]) == (32, 4096)
 
 

@@ -5,6 +5,7 @@ from typing import Final, assert_never
 
 from tidegate import __version__
 from tidegate.errors import TidegateError
+from tidegate.settings.loading import DEFAULT
 from tidegate.tensors.signature import TensorSpec
 from tidegate_realtime.api.endings import Draw, ending_of_error
 from tidegate_realtime.api.errors import ModelNotServedError
@@ -85,14 +86,17 @@ class Lookups:
 
 
 def _parameters(served: ServedVersion) -> dict[str, object]:
-    """Say what is in force for a version, so that a setting that was not read shows."""
+    """Say what is in force for a version, so that a setting that was not read shows.
+
+    Not where it was set: that is a path of this machine, and callers need none.
+    """
     limits = served.driver.limits
     return {
         "tidegate_version": str(served.model.tag.version),
         "tidegate_digest": served.model.tag.digest,
         "slo_ms": served.objective.slo_ms,
         "percentile": served.objective.percentile,
-        "objective_origin": served.objective_origin,
+        "objective_is_default": served.objective_origin == DEFAULT,
         "cap_rows": limits.cap_rows,
         "queue_limit_rows": limits.queue_limit_rows,
     }

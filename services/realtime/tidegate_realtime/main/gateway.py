@@ -38,19 +38,23 @@ async def run_gateway(plan: Plan) -> ExitCode:
         TidegateError: What was asked for cannot be served; nothing is left running.
     """
     stopping = _stop_on_signals()
-    admin_socket = claim(ADMIN_HOST, plan.serve.admin_port)
-    loaded = await asyncio.to_thread(load_models, plan)
-    parts = build_parts(plan, loaded, clock=SystemClock(), draw=Random().random)
-    try:
-        for served in parts.edge.catalogue.versions:
-            await served.driver.warm_up()
-        for backend in parts.backends:
-            backend.forget()
-        if not stopping.is_set():
-            await _serve(plan, parts, admin_socket, stopping)
-    finally:
-        await _close(parts)
+    with claim(ADMIN_HOST, plan.serve.admin_port) as admin_socket:
+        loaded = await asyncio.to_thread(load_models, plan)
+        parts = build_parts(plan, loaded, clock=SystemClock(), draw=Random().random)
+        try:
+            await _warm_up(parts)
+            if not stopping.is_set():
+                await _serve(plan, parts, admin_socket, stopping)
+        finally:
+            await _close(parts)
     return ExitCode.OK
+
+
+async def _warm_up(parts: Parts) -> None:
+    for served in parts.edge.catalogue.versions:
+        await served.driver.warm_up()
+    for backend in parts.backends:
+        backend.forget()
 
 
 def _stop_on_signals() -> asyncio.Event:

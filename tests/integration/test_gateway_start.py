@@ -1,0 +1,99 @@
+"""What ``tidegate serve`` refuses, in one sentence and before anything listens."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.fixtures.gateways import free_port, publish_models
+from tidegate.cli import run
+from tidegate.errors import SettingError
+from tidegate_realtime.api.servers.granian import check_loop
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return publish_models(tmp_path_factory.mktemp("start"))
+
+
+def serve(store: Path, *arguments: str, ports: bool = True) -> int:
+    given = ["--port", str(free_port()), "--admin-port", str(free_port())] if ports else []
+    return run(["serve", "--store", str(store), *given, *arguments])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "exit_code", "hint"),
+    [
+        (["--model", "nothing"], 1, "no model 'nothing'"),
+        (["--model", "echo@9"], 1, "echo@9 is not in"),
+        (["--model", "echo@candidate"], 1, "echo@candidate is not in"),
+        (["--model", "ECHO"], 2, "'ECHO' is no model name"),
+        (["--model", "../echo"], 2, "is no model name"),
+        (["--model", "echo@1.2"], 2, "is no version"),
+        (["--host", "0.0.0.0"], 2, "--anonymous-predict"),
+        (["--host", "::"], 2, "--anonymous-predict"),
+        (["--host", "example.com"], 2, "is no address"),
+        (["--host", "203.0.113.9", "--anonymous-predict"], 2, "cannot listen on 203.0.113.9"),
+        (["--slo-ms", "0"], 2, "0"),
+        (["--slo-ms", "nan", "--model", "echo"], 2, "nan"),
+        (["--server", "gunicorn"], 2, "gunicorn"),
+        (["--config", "missing.toml"], 2, "missing.toml"),
+    ],
+)
+def test_what_cannot_be_served_is_refused_in_one_sentence(
+    store: Path,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    exit_code: int,
+    hint: str,
+) -> None:
+    assert serve(store, *arguments) == exit_code
+    last = capsys.readouterr().err.strip().splitlines()[-1]
+    assert last.startswith("error: ")
+    assert hint in last
+
+
+@pytest.mark.parametrize("port", ["0", "65536", "-1"])
+def test_a_port_that_is_none_is_refused(
+    store: Path, capsys: pytest.CaptureFixture[str], port: str
+) -> None:
+    assert serve(store, "--port", port, "--admin-port", "8002", ports=False) == 2
+    assert "serve.port" in capsys.readouterr().err
+
+
+def test_one_port_cannot_have_both_listeners(
+    store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    port = str(free_port())
+    assert serve(store, "--port", port, "--admin-port", port, ports=False) == 2
+    assert "both" in capsys.readouterr().err
+
+
+def test_an_empty_store_says_how_to_publish(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert serve(tmp_path / "empty") == 1
+    assert "tidegate model publish" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("server", ["granian", "uvicorn"])
+def test_a_changed_byte_stops_the_start_by_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], server: str
+) -> None:
+    store = publish_models(tmp_path)
+    file = store / "models/echo/1/model.onnx"
+    file.chmod(0o644)
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+    assert serve(store, "--model", "echo", "--server", server) == 1
+    last = capsys.readouterr().err.strip().splitlines()[-1]
+    assert "model.onnx is not the file that was published" in last
+    assert "(code: digest_mismatch)" in last
+
+
+def test_granian_is_not_run_at_half_its_speed(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_loop()
+    monkeypatch.setitem(sys.modules, "uvloop", None)
+    with pytest.raises(SettingError, match="uvloop"):
+        check_loop()
