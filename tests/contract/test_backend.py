@@ -209,10 +209,10 @@ async def test_an_onnx_model_of_fixed_rows_answers_fewer(tmp_path: Path) -> None
 async def test_the_arrays_of_a_batch_are_let_go_of_when_it_has_ended() -> None:
     with closing(OnnxBackend(Stub(lambda inputs: {"output": inputs["input"] + 1}))) as backend:
         array = np.array([1], np.int64)
-        gone = weakref.ref(array)
+        released = threading.Event()
+        weakref.finalize(array, released.set)
         watched = Watched()
         backend.begin({"input": array}, rows=1, done=watched.done)
         del array
         await watched.result()
-        await begin(backend, 1).result()  # the thread has come back to its queue by now
-        assert gone() is None
+        assert await asyncio.to_thread(released.wait, timeout=30)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import uvloop
 
+from tests.fakes.backends import FakeBackend
 from tests.fixtures import onnx_models
 from tidegate.clock.system import SystemClock
 from tidegate.inference.arrays import Tensors
@@ -127,3 +128,26 @@ def test_deadlines_pass_on_a_real_loop_while_the_model_stalls(
 
     with runner:
         runner.run(main())
+
+
+def test_a_result_that_comes_after_the_loop_was_closed_harms_nobody(
+    runner: asyncio.Runner, model: ModelRunner
+) -> None:
+    backend = FakeBackend(took_s=60)
+
+    async def main() -> None:
+        driver = BatchDriver(
+            backend,
+            signature=model.signature,
+            limits=BatchLimits(),
+            clock=SystemClock(),
+            name="echo@1",
+        )
+        deadline_at_ns = Nanoseconds(SystemClock().now_ns() + 60 * NS_PER_SECOND)
+        values = np.zeros((1, 2), np.float32)
+        driver.submit({"input": values}, rows=1, deadline_at_ns=deadline_at_ns)
+
+    with runner:
+        runner.run(main())
+    (batch,) = backend.begun
+    batch.done({"output": batch.inputs["input"]})
