@@ -1,0 +1,163 @@
+"""How large a batch may be: derived from the objective and from measured times, never set.
+
+Four bounds, in rows; the cap is the least of them (symbols as in ``latency_model``; k executors,
+o the overhead outside the model call):
+
+- *slo*: the largest b with (1 + 1/k)·L(b) + o within the objective. A request that just missed a
+  batch waits for an executor, then rides in its own batch. For k = 1 that is the half rule of
+  Nexus (Shen et al., SOSP 2019, section 4.1); for staggered executors Symphony's bound (Chen et
+  al., arXiv 2308.07470).
+- *knee*: the smallest b with at least 97 % of the best throughput b/m(b): no latency is spent for
+  the last 3 %.
+- *memory*: the largest b that fits the configured memory.
+- *measured*: the largest size that was warmed. Beyond it nothing is promised.
+"""
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Final, Literal
+
+from tidegate.units import NS_PER_SECOND, Nanoseconds
+from tidegate_realtime.core.latency_model import LatencyModel
+
+KNEE_SHARE: Final = 0.97
+"""Of the best throughput; the rest is within the error of the measurement."""
+LOAD_SHARE: Final = 0.85
+"""Of an executor's capacity that arrivals may use before batches must grow: at full use the queue
+would have no end."""
+
+CapReason = Literal["slo", "knee", "memory", "measured"]
+"""Which bound is the least, and so what would change the cap."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cap:
+    """The cap, the bounds that it comes from, and how much company a load needs."""
+
+    rows: int
+    """Most rows in a batch: an allowed size."""
+    limited_by: CapReason
+    slo_rows: int
+    """0 if the objective leaves no time to wait for another batch."""
+    knee_rows: int
+    memory_rows: int
+    """The largest measured size if memory is not limited."""
+    warning: str | None
+    """What the operator should know, and do; ``None`` if all is well."""
+    sizes: Sequence[int]
+    """Allowed sizes up to the cap."""
+    capacities: Sequence[float]
+    """Rows/s that all executors can take with batches of at most each size, at 85 % of use."""
+
+    def need_rows(self, rows_per_second: float) -> int:
+        """Return b_need: the smallest size that keeps up with a load, or the cap if none does."""
+        at = bisect_left(self.capacities, rows_per_second)
+        return self.sizes[at] if at < len(self.sizes) else self.rows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Infeasible:
+    """Not even one row is answered in time."""
+
+    needed_ns: Nanoseconds
+    """L(1) + o."""
+    objective_ns: Nanoseconds
+    percentile: float
+
+    def message(self, model: str) -> str:
+        """Say so to the operator, who named the model ``name@version``."""
+        return (
+            f"{model}: one row takes {_ms(self.needed_ns)} ms at p{100 * self.percentile:g}, the "
+            f"objective is {_ms(self.objective_ns)} ms; raise slo_ms, use a faster variant, or set "
+            "best_effort = true"
+        )
+
+
+def compute_cap(
+    model: LatencyModel,
+    *,
+    objective_ns: Nanoseconds,
+    overhead_ns: Nanoseconds,
+    executors: int,
+    memory_rows: int | None,
+) -> Cap | Infeasible:
+    """Derive the cap; to be repeated when ``model.revision`` has changed.
+
+    Args:
+        model: At least one size must have been observed.
+        objective_ns: From the last byte in to the reply handed over. For a best-effort model its
+            longest deadline.
+        overhead_ns: o, the part of it outside the model call.
+        executors: Batches that can run at the same time, at least 1.
+        memory_rows: Most rows that fit in memory; ``None``: any number. At least the smallest
+            allowed size, which is what one row is padded to.
+
+    Raises:
+        ValueError: Nothing was observed, or memory does not hold the smallest size.
+    """
+    alone_ns = model.tail_ns(1)
+    budget_ns = objective_ns - overhead_ns
+    if alone_ns > budget_ns:
+        needed_ns = Nanoseconds(alone_ns + overhead_ns)
+        return Infeasible(
+            needed_ns=needed_ns, objective_ns=objective_ns, percentile=model.percentile
+        )
+    sizes = model.sizes
+    at_most_ns = executors * budget_ns // (executors + 1)
+    bounds: dict[CapReason, int] = {  # among equals the first names the reason
+        "measured": sizes[-1],
+        "memory": sizes[-1] if memory_rows is None else _last(sizes, lambda b: b <= memory_rows),
+        "slo": _last(sizes, lambda b: model.tail_ns(b) <= at_most_ns),
+        "knee": _knee(model, sizes),
+    }
+    if not bounds["memory"]:
+        raise ValueError(
+            f"memory for {memory_rows} rows is less than the smallest size, {sizes[0]}"
+        )
+    limited_by = min(bounds, key=bounds.__getitem__)
+    rows = max(sizes[0], bounds[limited_by])
+    return Cap(
+        rows=rows,
+        limited_by=limited_by,
+        slo_rows=bounds["slo"],
+        knee_rows=bounds["knee"],
+        memory_rows=bounds["memory"],
+        warning=None if bounds["slo"] else _warning(model, objective_ns, overhead_ns, executors),
+        sizes=(below := [size for size in sizes if size <= rows]),
+        capacities=_capacities(model, below, executors),
+    )
+
+
+def _last(sizes: Sequence[int], fits: Callable[[int], bool]) -> int:
+    """Return the largest size that fits, where all smaller ones do too; 0 if none does."""
+    count = bisect_left(sizes, True, key=lambda size: not fits(size))
+    return sizes[count - 1] if count else 0
+
+
+def _knee(model: LatencyModel, sizes: Sequence[int]) -> int:
+    throughputs = [size / model.mean_ns(size) for size in sizes]
+    enough = KNEE_SHARE * max(throughputs)
+    return next(size for size, each in zip(sizes, throughputs, strict=True) if each >= enough)
+
+
+def _capacities(model: LatencyModel, sizes: Sequence[int], executors: int) -> list[float]:
+    """List what batches of at most each size can take; it never falls."""
+    busy = LOAD_SHARE * executors * NS_PER_SECOND
+    return list(accumulate((busy * size / model.mean_ns(size) for size in sizes), max))
+
+
+def _warning(model: LatencyModel, objective_ns: int, overhead_ns: int, executors: int) -> str:
+    needed_ns = model.tail_ns(1) * (executors + 1) // executors + overhead_ns
+    return (
+        "a request that just missed a call may be late: the wait for an executor and its own call "
+        f"take up to {_ms(needed_ns)} ms at p{100 * model.percentile:g}, the objective is "
+        f"{_ms(objective_ns)} ms; raise slo_ms, use a faster variant, or add executors"
+    )
+
+
+def _ms(nanoseconds: int) -> str:
+    """Write milliseconds to the next hundredth above, so that a bound never reads as kept."""
+    return f"{math.ceil(nanoseconds / 10_000) / 100:g}"
