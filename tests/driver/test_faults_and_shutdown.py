@@ -146,6 +146,18 @@ async def test_closing_waits_for_a_call_that_nobody_waits_for_and_checks_the_tot
     assert counts == [3, 0, 2, 1, 0]
 
 
+async def test_totals_that_do_not_add_up_are_an_error_in_the_log(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    driver = build_driver()
+    await send(driver)
+    driver._settled += 1  # as if some bug had ended a request twice
+    await driver.aclose()
+    logged = json.loads(capsys.readouterr().err)
+    assert (logged["event"], logged["level"]) == ("totals_differ", "error")
+    assert (logged["arrived"], logged["settled"]) == (1, 2)
+
+
 @pytest.mark.field_fault("S-09")
 async def test_warming_up_runs_zeros_as_one_row_and_as_a_full_batch() -> None:
     signature = Signature(
