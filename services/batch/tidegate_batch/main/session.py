@@ -1,7 +1,7 @@
 """What a command does with a job: run it here, hand it to a process of its own, or look at it."""
 
+import os
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -101,20 +101,11 @@ class Session:
             SettingError: Its log cannot be written.
         """
         log = self.cache_dir / "jobs" / f"{record.job}.log"
-        command = [sys.executable, "-c", "from tidegate.cli import main; main()"]
-        command += ["batch", "resume", record.job, "--store", self.store_url, "--wait"]
-        command += ["--engine", self.batch.engine]
-        command += ["--workers", str(self.batch.workers)] if self.batch.workers else []
+        options = ["--store", self.store_url, "--wait", "--engine", self.batch.engine]
+        options += ["--workers", str(self.batch.workers)] if self.batch.workers else []
         try:
             log.parent.mkdir(parents=True, exist_ok=True)
-            with log.open("ab") as output:
-                subprocess.Popen(
-                    command,
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=output,
-                    start_new_session=True,  # closing this terminal must not end it
-                )
+            _start_alone(["batch", "resume", record.job, *options], log=log)
         except OSError as error:
             raise SettingError(
                 f"the log {log} cannot be written: {error.strerror}. Set cache_dir to a folder "
@@ -167,6 +158,22 @@ def run_or_explain(session: Session, record: JobRecord) -> Answer:
                 err=True,
             )
         raise
+
+
+def _start_alone(arguments: list[str], *, log: Path) -> None:
+    """Start this very command line tool in a session of its own, which no terminal can end."""
+    program = "import os; os.setsid(); from tidegate.cli import main; main()"
+    writing = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    os.posix_spawn(
+        sys.executable,
+        [sys.executable, "-c", program, *arguments],
+        os.environ,
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, str(log), writing, 0o644),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+        ],
+    )
 
 
 @contextmanager

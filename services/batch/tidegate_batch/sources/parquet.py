@@ -69,11 +69,16 @@ class ParquetSource:
         """Yield a range of rows; batches are cut at the same rows whoever reads from where."""
         file = self._opened(planned)
         end = first_row + rows
-        with _explaining(f"{planned.source}, rows {first_row} to {end - 1}"):
-            while first_row < end:
-                batch = file.take(first_row, end, columns=columns, batch_rows=batch_rows)
-                first_row += batch.num_rows
-                yield batch
+        while first_row < end:
+            try:
+                with _explaining(f"{planned.source}, rows {first_row} to {end - 1}"):
+                    batch = file.take(first_row, end, columns=columns, batch_rows=batch_rows)
+            except JobError:
+                self.close()  # nothing read from it before is worth anything
+                file.confirm()  # what cannot be read may be what somebody is writing just now
+                raise
+            first_row += batch.num_rows
+            yield batch
         file.confirm()
 
     def close(self) -> None:

@@ -1,0 +1,240 @@
+"""``tidegate batch`` as people and scripts use it, with real processes that are really killed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fixtures.batch_jobs import Place, assert_each_row_once, new_place
+from tidegate.cli import run
+from tidegate_batch.core.names import job_id_of_token
+
+ROWS = 2000
+TOKEN = "nightly"
+JOB = job_id_of_token(TOKEN)
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    """Hold the model and the rows, and keep what this machine caches out of the home folder."""
+    monkeypatch.setenv("TIDEGATE_CACHE_DIR", str(tmp_path / "cache"))
+    return new_place(tmp_path, ROWS)
+
+
+def submission(place: Place, *options: str) -> list[str]:
+    return [
+        *("batch", "submit", "--model", "double@stable", "--input", place.input),
+        *("--output", place.output, "--key", "id", "--store", place.store),
+        *("--client-token", TOKEN, *options),
+    ]
+
+
+def on(place: Place, command: str, *options: str) -> list[str]:
+    return ["batch", command, JOB, "--store", place.store, *options]
+
+
+def answer(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    parsed: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return parsed
+
+
+def test_a_job_is_run_watched_and_verified(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    local = ("--engine", "local", "--workers", "2", "--chunk-rows", "500", "--wait")
+    assert run(submission(place, *local, "--json")) == 0
+    done = answer(capsys)
+    assert (done["job"], done["state"], done["rows"], done["parts"]) == (JOB, "published", ROWS, 4)
+    assert (done["model"]["name"], done["model"]["version"]) == ("double", 1)
+    assert done["rows_scored"] == ROWS
+    assert done["rows_per_second"] > 0
+    assert_each_row_once(place.output, ROWS)
+
+    assert run(on(place, "status")) == 0
+    assert f"job {JOB} is published: {ROWS} rows in 4 part(s) with double@1" in answer_text(capsys)
+    assert run(on(place, "status", "--wait")) == 0
+    assert run(on(place, "resume", "--wait")) == 0, "there is nothing left to do"
+    capsys.readouterr()
+    assert run(on(place, "verify", "--json")) == 0
+    assert answer(capsys)["sound"] is True
+    assert run(submission(place, *local)) == 0, "the same token finds the same job"
+    assert len(list(Path(place.output).glob("part-*"))) == 4
+
+
+def answer_text(capsys: pytest.CaptureFixture[str]) -> str:
+    return capsys.readouterr().out
+
+
+def test_a_damaged_output_is_found_by_verify(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(submission(place, "--engine", "local", "--wait")) == 0
+    capsys.readouterr()
+    next(Path(place.output).glob("part-*")).unlink()
+    assert run(on(place, "verify")) == 1
+    assert "is missing" in answer_text(capsys)
+
+
+def test_without_waiting_the_job_runs_on_by_itself(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(submission(place, "--engine", "local", "--json")) == 0
+    log = Path(answer(capsys)["log"])
+    assert log.name == f"{JOB}.log"
+    assert run(on(place, "status", "--wait")) == 0, log.read_text()
+    assert_each_row_once(place.output, ROWS)
+
+
+def test_what_is_wrong_with_the_input_is_said_before_anything_starts(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(submission(place, "--key", "idd")) == 1
+    message = capsys.readouterr().err
+    assert "1 problem with the input, nothing was scored" in message
+    assert "column 'idd'" in message
+    assert "(code: input_invalid)" in message
+    assert run(on(place, "status")) == 1, "the job failed, and says so"
+    assert "column 'idd'" in answer_text(capsys)
+
+
+@pytest.mark.field_fault("B-23")
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["batch", "submit", "--split", "8"], "No such option"),
+        (["batch", "submit", "--engine", "spark"], "'spark' is not one of 'ray', 'local'"),
+        (["batch", "submit", "--workers", "0"], "0 is not in the range x>=1"),
+        (["batch", "status", "../../etc"], "is no job id"),
+    ],
+)
+def test_an_option_that_cannot_be_meant_is_an_error(
+    place: Place, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    assert run(arguments) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_job_of_another_store_is_not_found(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(on(place, "status")) == 1
+    assert f"no job {JOB} in {place.store}" in capsys.readouterr().err
+
+
+@contextmanager
+def running(place: Place, *options: str) -> Iterator[subprocess.Popen[str]]:
+    """Start a driver of many small chunks, and wait until it has committed the first."""
+    command = [sys.executable, "-c", "from tidegate.cli import main; main()"]
+    command += submission(place, "--chunk-rows", "5", "--wait", *options)
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            wait_until(lambda: process.poll() is not None or commits(place) > 0)
+            assert process.poll() is None, process.stderr and process.stderr.read()
+            yield process
+        finally:
+            process.kill()
+
+
+def commits(place: Place) -> int:
+    return len(list(Path(place.store, "jobs", JOB, "commits").glob("*.json")))
+
+
+def wait_until(is_so: Callable[[], object]) -> None:
+    """Look again and again; nothing tells a stranger when a file appears or a process ends."""
+    pause = threading.Event()
+    for _ in range(6000):
+        if is_so():
+            return
+        pause.wait(0.01)
+    pytest.fail("it did not happen within a minute")
+
+
+def descendants(pid: int) -> list[int]:
+    """Return all processes below one, whatever their process group."""
+    children: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        children.setdefault(int(fields[1]), []).append(int(stat.parent.name))
+    below, found = [pid], []
+    while below:
+        below = [child for parent in below for child in children.get(parent, [])]
+        found += below
+    return found
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def is_an_agent_of_ray(pid: int) -> bool:
+    try:
+        return b"Agent" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+
+
+@pytest.mark.field_fault("B-14", "B-15")
+@pytest.mark.parametrize("engine", ["local", "ray"])
+def test_a_killed_driver_leaves_no_process_and_a_job_that_a_resume_finishes(
+    place: Place, engine: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with running(place, "--engine", engine) as driver:
+        processes = descendants(driver.pid)
+        driver.kill()
+        driver.wait()
+        assert len(processes) >= 2
+        for pid in processes:
+            if is_an_agent_of_ray(pid):  # they leave by themselves, but a minute later
+                os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: not any(is_alive(pid) for pid in processes))
+    done = commits(place)
+    assert 0 < done < ROWS / 5
+    assert run(on(place, "status")) == 1
+    assert "which has ended" in answer_text(capsys)
+    assert run(on(place, "resume", "--engine", "local", "--wait", "--json")) == 0
+    assert answer(capsys)["rows_scored"] == ROWS - 5 * done
+    assert_each_row_once(place.output, ROWS)
+    assert run(on(place, "verify")) == 0
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM], ids=lambda how: how.name)
+def test_an_interrupted_driver_says_how_to_go_on_and_leaves_a_job_that_can(
+    place: Place, how: signal.Signals, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with running(place, "--engine", "local") as driver:
+        processes = descendants(driver.pid)
+        os.kill(driver.pid, how)
+        _, told = driver.communicate()
+        assert driver.returncode == 130
+        assert f"go on with 'tidegate batch resume {JOB} --wait'" in told
+        assert "Traceback" not in told
+        wait_until(lambda: not any(is_alive(pid) for pid in processes))
+    assert run(on(place, "status", "--json")) == 1
+    status = answer(capsys)
+    assert (status["state"], status["failure"]["code"]) == ("cancelled", "interrupted")
+    assert run(on(place, "resume", "--engine", "local", "--wait")) == 0
+    assert_each_row_once(place.output, ROWS)
+
+
+@pytest.mark.field_fault("B-01")
+def test_a_killed_worker_is_replaced_and_the_job_ends_well(place: Place) -> None:
+    with running(place, "--engine", "local", "--workers", "2") as driver:
+        os.kill(descendants(driver.pid)[0], signal.SIGKILL)
+        _, told = driver.communicate()
+        assert driver.returncode == 0, told
+    assert "worker_lost" in told
+    assert_each_row_once(place.output, ROWS)
