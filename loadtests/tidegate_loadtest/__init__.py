@@ -1,1 +1,1 @@
-"""Load tests that decide with the gateway's own core; nothing here yet but the place."""
+"""Load tests that decide with the gateway's own core: traffic, and a day of it in seconds."""

@@ -16,6 +16,7 @@ from tidegate.artifacts.manifest import TransformSpec, load_manifest
 from tidegate.cli.root import root
 from tidegate.settings import load_settings
 from tidegate.settings.sections import BaseSection, ModelSection, registered_sections
+from tidegate_loadtest.arrivals.files import CurveFile
 
 SETTINGS = (ROOT / "docs/settings.md").read_text(encoding="utf-8")
 COMMANDS = (ROOT / "docs/cli.md").read_text(encoding="utf-8")
@@ -104,10 +105,11 @@ def blocks(page: str, language: str) -> list[str]:
 
 
 def test_the_documented_formats_can_be_read() -> None:
-    (transform,) = blocks("formats.md", "toml")
+    transform, curve = blocks("formats.md", "toml")
     (manifest,) = blocks("formats.md", "json")
     assert msgspec.convert(tomllib.loads(transform), TransformSpec).tabular is not None
     assert load_manifest(manifest.encode(), where="docs/formats.md").schema == 1
+    assert msgspec.convert(tomllib.loads(curve), CurveFile).process == "gamma"
 
 
 def test_the_documented_settings_can_be_read(tmp_path: Path) -> None:

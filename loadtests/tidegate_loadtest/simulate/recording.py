@@ -1,0 +1,98 @@
+"""What happened in one run, request by request and batch by batch."""
+
+from array import array
+from itertools import repeat
+
+from tidegate_realtime.core.commands import Batch, Fail
+from tidegate_realtime.core.request import Request, State
+
+ANSWERED = State.ANSWERED
+
+
+class LostRequestsError(RuntimeError):
+    """Requests ended twice or never: a bug of the policy. No figure of the run means anything."""
+
+
+class Recording:
+    """Columns that grow with the run; 24 bytes a request, so that a day of them fits."""
+
+    __slots__ = (
+        "answered_at_ns",
+        "answered_deadline_ns",
+        "answered_ended_ns",
+        "arrived",
+        "batch_at_ns",
+        "batch_rows",
+        "batch_took_ns",
+        "cancelled",
+        "expired_at_ns",
+        "failed",
+        "idle_while_rows_wait_ns",
+        "last_arrival_ns",
+        "rejected_at_ns",
+    )
+
+    def __init__(self) -> None:
+        self.arrived = 0
+        self.last_arrival_ns = 0
+        self.answered_at_ns = array("q")
+        """When each answered request arrived, in the order of the answers."""
+        self.answered_deadline_ns = array("q")
+        """Until when its answer was worth something."""
+        self.answered_ended_ns = array("q")
+        self.rejected_at_ns = array("q")
+        """When each refused request arrived."""
+        self.expired_at_ns = array("q")
+        """When each request arrived that was accepted and never answered."""
+        self.cancelled = 0
+        self.failed = 0
+        self.batch_at_ns = array("q")
+        self.batch_rows = array("q")
+        self.batch_took_ns = array("q")
+        self.idle_while_rows_wait_ns = 0
+        """Over all executors: time between "a row waits" and "an idle executor takes it"."""
+
+    def answer(self, batch: Batch, now_ns: int) -> None:
+        """Note whom a batch completed; whoever ended otherwise before is in another column."""
+        done = [piece.request for piece in batch.pieces if piece.request.state is ANSWERED]
+        self.answered_at_ns.extend([request.arrived_at_ns for request in done])
+        self.answered_deadline_ns.extend([request.deadline_at_ns for request in done])
+        self.answered_ended_ns.extend(repeat(now_ns, len(done)))
+
+    def start(self, batch: Batch, took_ns: int, now_ns: int) -> None:
+        """Note a model call."""
+        self.batch_at_ns.append(now_ns)
+        self.batch_rows.append(batch.rows)
+        self.batch_took_ns.append(took_ns)
+
+    def reject(self, request: Request) -> None:
+        """Note a refusal."""
+        self.rejected_at_ns.append(request.arrived_at_ns)
+
+    def expire(self, request: Request) -> None:
+        """Note a request that was accepted in vain."""
+        self.expired_at_ns.append(request.arrived_at_ns)
+
+    def fail(self, command: Fail) -> None:
+        """Note whom a failed batch took along."""
+        self.failed += len(command.requests)
+
+    def check(self) -> None:
+        """Hold the run to its first promise: every request that arrived ended exactly once.
+
+        Raises:
+            LostRequestsError: The totals do not agree.
+        """
+        ended = (
+            len(self.answered_at_ns)
+            + len(self.rejected_at_ns)
+            + len(self.expired_at_ns)
+            + self.cancelled
+            + self.failed
+        )
+        if ended != self.arrived:
+            raise LostRequestsError(
+                f"{self.arrived} requests arrived and {ended} ended: answered "
+                f"{len(self.answered_at_ns)}, rejected {len(self.rejected_at_ns)}, expired "
+                f"{len(self.expired_at_ns)}, cancelled {self.cancelled}, failed {self.failed}."
+            )
