@@ -181,5 +181,7 @@ async def test_warming_up_says_which_size_the_model_does_not_run() -> None:
         raise BackendError("division by zero")
 
     driver = build_driver(FakeBackend(model=no_zeros))
-    with pytest.raises(BackendError, match=r"^warm-up with 1 rows of zeros: division by zero$"):
+    with pytest.raises(
+        BackendError, match=r"^the warm-up batch of zeros, rows=1, failed: division by zero$"
+    ):
         await driver.warm_up()

@@ -29,7 +29,9 @@ async def warm_up(backend: Backend, signature: Signature, *, cap_rows: int) -> N
     for rows in sorted({1, cap_rows}):
         result = await _run(backend, zeros(signature, rows), rows)
         if isinstance(result, BackendError):
-            raise BackendError(f"warm-up with {rows} rows of zeros: {result}") from result
+            raise BackendError(
+                f"the warm-up batch of zeros, rows={rows}, failed: {result}"
+            ) from result
 
 
 def zeros(signature: Signature, rows: int) -> Tensors:
