@@ -106,19 +106,28 @@ def test_a_model_that_is_not_there_is_named(folder: Path, capsys: Captured) -> N
 
 
 class Stub:
-    """A model that takes 5 ms and 1 for each row, and ``most_rows`` at most."""
+    """A model that takes 5 ms and 1 for each row, until it cannot any more."""
 
-    def __init__(self, clock: ManualClock, *, fixed_rows: int = -1, most_rows: int = 10**6) -> None:
+    def __init__(
+        self,
+        clock: ManualClock,
+        *,
+        fixed_rows: int = -1,
+        most_rows: int = 10**6,
+        calls: int = 10**6,
+    ) -> None:
         spec = TensorSpec(name="x", datatype="FP32", shape=(fixed_rows, 2))
         self.signature = Signature(inputs=(spec,), outputs=(spec,))
         self.most_rows = most_rows
         self._clock = clock
         self._seen: set[int] = set()
+        self._calls_left = calls
 
     def run(self, inputs: Tensors) -> dict[str, Array]:
         self.signature.check(inputs)
         rows = len(inputs["x"])
-        if rows > self.most_rows:
+        self._calls_left -= 1
+        if rows > self.most_rows or self._calls_left < 0:
             raise BackendError("out of memory")
         self._clock.advance((5 + rows) * MS if rows in self._seen else SECOND)
         self._seen.add(rows)
@@ -142,10 +151,11 @@ def test_a_size_that_fails_is_told_of_and_left_out() -> None:
     assert "batches of 16 rows fail and are left out: out of memory" in told
 
 
-def test_a_model_that_runs_nothing_is_an_error() -> None:
+@pytest.mark.parametrize("calls", [0, 1, 4])
+def test_a_model_that_does_not_even_run_the_smallest_batch_is_an_error(calls: int) -> None:
     clock = ManualClock()
     with pytest.raises(BackendError, match="out of memory"):
-        measure(Stub(clock, most_rows=0), budget_ns=SECOND, clock=clock, tell=lambda _: None)
+        measure(Stub(clock, calls=calls), budget_ns=SECOND, clock=clock, tell=lambda _: None)
 
 
 def test_a_model_of_fixed_rows_is_measured_at_these() -> None:

@@ -109,6 +109,18 @@ def test_a_size_that_fails_ends_the_rise_and_is_forgotten() -> None:
     assert asked.count(32) == 1
 
 
+def test_a_size_that_fails_after_some_runs_is_forgotten_too() -> None:
+    sweep = Sweep(SweepLimits(budget_ns=SECOND, sizes=(1, 2)), now_ns=0)
+    while sweep.next_rows(0) == 1:
+        sweep.on_run(1, MS, 0)
+    for _ in range(2):
+        sweep.on_run(2, MS, 0)
+    assert list(sweep.runs) == [1, 2]
+    sweep.on_failed(2)
+    assert list(sweep.runs) == [1]
+    assert sweep.next_rows(0) == 1
+
+
 def test_a_model_that_runs_nothing_leaves_nothing_to_do() -> None:
     sweep, asked = drive(SweepLimits(budget_ns=SECOND), linear(1, 5), fails_from=1)
     assert asked == [1]

@@ -177,9 +177,9 @@ def measure(
         try:
             model.run(inputs)
         except BackendError as error:
+            sweep.on_failed(rows)
             if not sweep.runs:
                 raise
-            sweep.on_failed(rows)
             tell(f"batches of {rows} rows fail and are left out: {error}")
         else:
             now_ns = clock.now_ns()
