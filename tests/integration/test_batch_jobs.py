@@ -12,14 +12,17 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
+from tests.fixtures import onnx_models
 from tests.fixtures.batch_jobs import (
     Place,
     assert_each_row_once,
     new_place,
+    publish_as,
     published_rows,
     run_job,
     table,
 )
+from tidegate.ids import ModelRef
 from tidegate.objects.opening import open_store
 from tidegate_batch.pipeline.publishing import read_manifest
 from tidegate_batch.pipeline.watching import status_of
@@ -163,3 +166,30 @@ def test_a_row_group_is_decoded_once_although_it_makes_many_chunks(
     parts = sorted(Path(place.output).glob("*.parquet"))
     assert len(parts) == 50
     assert [pq.ParquetFile(part).metadata.num_row_groups for part in parts] == [1] * 50
+
+
+def test_a_model_without_named_columns_reads_lists_from_the_column_of_its_input(
+    place: Place, cache: Path, tmp_path: Path
+) -> None:
+    publish_as("plain", place.store, onnx_models.scale(tmp_path / "plain.onnx", by=3))
+    rows = pa.table({"id": [1, 2], "input": pa.array([[1.0, 2.0], [3.0, 4.0]])})
+    pq.write_table(rows, tmp_path / "lists.parquet")
+    ref = ModelRef.parse("plain")
+    run_job(place, cache, model=ref, inputs=[str(tmp_path / "lists.parquet")])
+    assert published_rows(place.output).select(["id", "prediction"]).to_pylist() == [
+        {"id": 1, "prediction": [3, 6]},
+        {"id": 2, "prediction": [9, 12]},
+    ]
+
+
+@pytest.mark.parametrize("rows", [1, 4, 9])
+def test_a_model_that_takes_a_fixed_number_of_rows_scores_any_number(
+    tmp_path: Path, cache: Path, rows: int
+) -> None:
+    place = new_place(tmp_path, 0)
+    publish_as("fixed", place.store, onnx_models.echo_fixed_rows(tmp_path / "f.onnx", rows=4))
+    lists = pa.table({"id": range(rows), "input": [[float(row), 0.5] for row in range(rows)]})
+    pq.write_table(lists, f"{place.input}/rows-00.parquet")
+    run_job(place, cache, model=ModelRef.parse("fixed"))
+    predictions = published_rows(place.output)["prediction"].to_pylist()
+    assert predictions == [[row, 0.5] for row in range(rows)]

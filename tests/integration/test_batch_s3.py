@@ -1,0 +1,165 @@
+"""Offline jobs with store, input and output in S3: an imitation in memory and a real server."""
+
+import dataclasses
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.fakes.faulty_stores import FaultyStores
+from tests.fakes.objects import DiesAfter, Fault, Killed, LosesReply
+from tests.fixtures.batch_jobs import (
+    Place,
+    drive,
+    inline_engine,
+    parts_with,
+    publish_doubling,
+    stopped_job,
+    table,
+)
+from tidegate.errors import TidegateError
+from tidegate.objects.opening import open_store
+from tidegate_batch.core.errors import OutputTakenError
+from tidegate_batch.core.names import job_id_of_token
+from tidegate_batch.pipeline.driving import tidy_if_published
+from tidegate_batch.pipeline.engines.local import LocalEngine
+from tidegate_batch.pipeline.record import JobRecord
+from tidegate_batch.pipeline.submission import submit
+from tidegate_batch.pipeline.verifying import verify
+
+ROWS = 50
+TOKEN = "nightly"
+JOB = job_id_of_token(TOKEN)
+
+
+@pytest.fixture
+def place(s3_url: str, tmp_path: Path) -> Place:
+    """Hold the model and rows on each S3 server."""
+    return place_on(s3_url, tmp_path)
+
+
+@pytest.fixture
+def real_place(versitygw_url: str, tmp_path: Path) -> Place:
+    """Hold the same on the real server only, for what takes long."""
+    return place_on(versitygw_url, tmp_path)
+
+
+def place_on(s3_url: str, tmp_path: Path) -> Place:
+    """Put the model and two files of rows into a bucket."""
+    publish_doubling(f"{s3_url}/store", tmp_path / "model")
+    store = open_store(s3_url)
+    for name, ids in (("a", range(30)), ("b", range(30, ROWS))):
+        pq.write_table(table(ids), tmp_path / "rows.parquet", row_group_size=10)
+        store.put_if_absent(f"in/{name}.parquet", tmp_path / "rows.parquet")
+    return Place(store=f"{s3_url}/store", input=f"{s3_url}/in/", output=f"{s3_url}/out")
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Path:
+    return tmp_path / "cache"
+
+
+def run_whole_job(place: Place, cache: Path, stores: FaultyStores | None = None) -> None:
+    parts = parts_with(stores or open_store)
+    submission = place.submission(client_token=TOKEN, chunk_rows=20)
+    record = submit(submission, store_url=place.store, parts=parts)
+    if not tidy_if_published(record, parts):
+        drive(record, parts, cache)
+
+
+def assert_published(place: Place) -> None:
+    record = JobRecord(open_store(place.store), JOB)
+    assert verify(record, parts=parts_with()).problems == ()
+    output = open_store(place.output)
+    assert [key for key in output.keys("_tidegate/") if "owner" not in key] == []
+    tables = []
+    for key in output.keys("part-"):
+        head = output.head(key)
+        assert head is not None
+        with output.open(key, etag=head.etag) as file:
+            tables.append(pq.read_table(file))
+    rows = pa.concat_tables(tables).sort_by("id")
+    assert rows["id"].to_pylist() == list(range(ROWS))
+    assert rows["_source"].to_pylist()[-1] == f"{place.input}b.parquet"
+
+
+def test_a_job_publishes_each_row_once(place: Place, cache: Path) -> None:
+    run_whole_job(place, cache)
+    assert_published(place)
+
+
+def test_worker_processes_take_everything_from_the_bucket(place: Place, cache: Path) -> None:
+    parts = parts_with()
+    submission = place.submission(client_token=TOKEN, chunk_rows=20)
+    record = submit(submission, store_url=place.store, parts=parts)
+    drive(
+        record,
+        parts,
+        cache,
+        engine=LocalEngine([sys.executable, "-m", "tidegate_batch.main.worker"]),
+    )
+    assert_published(place)
+
+
+def forget_the_job(place: Place) -> None:
+    store = open_store(place.store)
+    for key in list(store.keys(f"jobs/{JOB}/")):
+        store.delete(key)
+
+
+STEPS = [
+    "_tidegate/owner.json",
+    "jobs/JOB/state.json",
+    ".attempt",
+    "jobs/JOB/commits/000001.json",
+    "part-000001-JOB.parquet",
+    "_MANIFEST.json",
+]
+"""Writes of every kind; the test on disk tries each single one."""
+
+
+@pytest.mark.field_fault("B-08", "B-35")
+@pytest.mark.parametrize("kind", [DiesAfter(), LosesReply()], ids=repr)
+def test_a_crash_or_a_lost_reply_at_any_step_is_healed_by_submitting_again(
+    real_place: Place, cache: Path, kind: Fault
+) -> None:
+    place, undisturbed = real_place, FaultyStores(open_store)
+    run_whole_job(place, cache, undisturbed)
+    for step in STEPS:
+        ending = step.replace("JOB", JOB)
+        number = next(
+            number
+            for number, call in enumerate(undisturbed.calls)
+            if call.endswith(ending) and not call.startswith(("get", "head"))
+        )
+        forget_the_job(place)
+        elsewhere = dataclasses.replace(place, output=f"{place.output}-{number}")
+        stores = FaultyStores(open_store, {number: kind})
+        try:
+            run_whole_job(elsewhere, cache, stores)
+        except (Killed, TidegateError):
+            run_whole_job(elsewhere, cache)
+        assert len(stores.calls) > number, f"the job never came to {step}"
+        assert_published(elsewhere)
+
+
+def test_an_output_inside_anothers_is_refused(place: Place, cache: Path) -> None:
+    run_whole_job(place, cache)
+    inner = dataclasses.replace(place, output=f"{place.output}/inner")
+    parts = parts_with()
+    record = submit(inner.submission(), store_url=place.store, parts=parts)
+    with pytest.raises(OutputTakenError, match="lies inside"):
+        drive(record, parts, cache)
+
+
+def test_a_stopped_job_is_resumed_and_then_its_prefix_is_not_free(
+    place: Place, cache: Path
+) -> None:
+    record = stopped_job(place, cache, KeyboardInterrupt())
+    parts = parts_with()
+    engine = inline_engine(parts)
+    drive(record, parts, cache, engine=engine)
+    assert len(engine.assigned) == 3
+    assert verify(record, parts=parts_with()).is_sound
