@@ -102,13 +102,18 @@ def _columns(file: Path) -> Columns:
     content = _read(file)
     if file.suffix == ".parquet":
         return _of_parquet(content, file)
-    if file.suffix == ".gz":
-        content = gzip.decompress(content)
-    text = (line for line in io.StringIO(content.decode()) if not line.startswith("#"))
-    rows = [row for row in csv.reader(text) if row]
+    lines = (line for line in io.StringIO(_text(content, file)) if not line.startswith("#"))
+    rows = [row for row in csv.reader(lines) if row]
     if not rows[1:] or any(len(row) != len(rows[0]) for row in rows):
         raise SettingError(f"{file}: a CSV needs a line of names and rows of as many columns.")
     return {name: np.array(values) for name, *values in zip(*rows, strict=True)}
+
+
+def _text(content: bytes, file: Path) -> str:
+    try:
+        return (gzip.decompress(content) if file.suffix == ".gz" else content).decode()
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise SettingError(f"{file} cannot be read: {error}") from error
 
 
 def _of_parquet(content: bytes, file: Path) -> Columns:
@@ -130,7 +135,8 @@ def _read(file: Path) -> bytes:
 
 
 def _iso_ns(texts: npt.NDArray[Any]) -> Instants:
-    if texts.dtype.kind in "US":
+    if texts.dtype.kind != "M":
+        texts = texts.astype(str)
         texts = np.strings.replace(np.strings.replace(texts, "Z", ""), "+00:00", "")
     return texts.astype("datetime64[ns]").astype(np.int64)
 

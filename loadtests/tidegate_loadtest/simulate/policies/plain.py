@@ -1,9 +1,12 @@
 """The three that look at nothing but the queue."""
 
+from typing import Final
+
 from tidegate.units import Nanoseconds
 from tidegate_loadtest.simulate.policies.fifo import Choice, FifoPolicy, HoldUntil, Take
 
-EVERYTHING = Take(1 << 31)
+ONE: Final = Take(1)
+EVERYTHING_ROWS: Final = 1 << 31
 
 
 class OneByOne(FifoPolicy):
@@ -12,16 +15,21 @@ class OneByOne(FifoPolicy):
     def decide(self, now_ns: Nanoseconds) -> Choice:
         """Take the oldest request, alone."""
         del now_ns
-        return Take(1)
+        return ONE
 
 
 class Greedy(FifoPolicy):
     """Whatever waits goes: the model of Inoue's closed form (arXiv 1912.06322)."""
 
+    def __init__(self, *, executors: int, largest_rows: int | None) -> None:
+        """Set no limit but the model's own."""
+        super().__init__(executors=executors, largest_rows=largest_rows)
+        self._all = Take(self.limit(EVERYTHING_ROWS))
+
     def decide(self, now_ns: Nanoseconds) -> Choice:
         """Take all, or as much as the model can."""
         del now_ns
-        return EVERYTHING if self.largest_rows is None else Take(self.largest_rows)
+        return self._all
 
 
 class SizeOrTime(FifoPolicy):
