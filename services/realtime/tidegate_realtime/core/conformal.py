@@ -20,8 +20,8 @@ one batch enters or leaves, and a cap that follows each jump would never rest.""
 CAUTION: Final = 1.5
 """c after a slow-down: how much slower it is was told by a few batches. Also the most that c
 rises to: two stalls among 200 batches would make it their size, and shed all for nothing."""
-_ENOUGH: Final = 20
-"""Comparisons that tell centre and spread to within about a quarter of the spread."""
+_ENOUGH: Final = 40
+"""Comparisons that tell centre and spread to within about a sixth of the spread."""
 _LEAST_SPREAD: Final = 0.1
 """Deviations below 10 % are nobody's change point, however steady the model is."""
 _LOW, _MIDDLE, _HIGH = 0.159, 0.5, 0.841
@@ -67,10 +67,15 @@ class Calibration:
         self.tail_factor += GENTLENESS * (target - self.tail_factor)
 
     def on_change(self, *, slower: bool) -> None:
-        """Forget the comparisons with a model that no longer holds."""
+        """Forget the comparisons with a model that no longer holds.
+
+        Until there are enough new ones the spread counts twice: the size of the change was told by
+        a few batches, and that it was told wrong is no new change.
+        """
         self._tail_ratios.clear()
         self._mean_ratios.clear()
         self.tail_factor = max(self.tail_factor, CAUTION if slower else 1.0)
+        self.spread *= 2
 
     def measure(self) -> float:
         """Renew ``spread`` and return the centre: the median of log(observed / m), 0 if unknown."""

@@ -14,8 +14,9 @@ vary by. A single sample is enough for a size to count; it weighs one against th
 Padded sizes. With ``sizes`` given, a batch runs at the smallest of them that holds it, so the time
 of 5 rows *is* that of 8. Without, every whole number is a size of its own.
 
-Cost. The curves are tables by rows; a look-up is a list access. They are drawn again when a sample
-is above its promise, at a new size, and every few batches, never by a look-up.
+Cost. The curves are tables by rows; a look-up is a list access. They are drawn again, never by
+a look-up, when a sample is above its promise, when c has moved, while a size is new, and every 32
+batches.
 """
 
 import math
@@ -37,6 +38,8 @@ _REDRAW_AFTER: Final = 32
 """Batches between two drawings of the tables; one per 8 rows of the largest size if that is more,
 so that a batch pays for at most eight rows of each table (measured: about 2 µs)."""
 _ROWS_PER_BATCH: Final = 8
+_DRIFTED: Final = 0.03
+"""By how much c may differ from the drawn one: after a change it moves with every batch."""
 _MOVED: Final = 20
 """One 20th, 5 %: a promise that moved by it is a new ``revision``."""
 
@@ -171,20 +174,16 @@ class LatencyModel:
         took_ns = max(1, took_ns)  # a clock may be too coarse to see the call; log(0) has no value
         change = self._compare(size, took_ns, now_ns) if size <= self.largest_size else None
         samples = self._samples.get(size)
-        is_new = samples is None
         if samples is None:
             samples = self._samples[size] = SizeSamples()
             insort(self._measured, size)
         samples.add(took_ns, now_ns)
+        seen = len(samples)
+        is_young = seen & (seen - 1) == 0  # 1, 2, 4, 8, …: each doubling tells much more
         if change:
             self._apply(change)
         self._undrawn += 1
-        if (
-            is_new
-            or change
-            or took_ns > self._tails_ns[size]
-            or self._undrawn >= max(_REDRAW_AFTER, self.largest_size // _ROWS_PER_BATCH)
-        ):
+        if is_young or change or took_ns > self._tails_ns[size] or self._is_outdated():
             self._draw(now_ns)
 
     def observe_running(self, rows: int, ran_ns: int, now_ns: Nanoseconds) -> None:
@@ -232,6 +231,12 @@ class LatencyModel:
             self._slowdowns += 1
         else:
             self._speedups += 1
+
+    def _is_outdated(self) -> bool:
+        if self._undrawn >= max(_REDRAW_AFTER, self.largest_size // _ROWS_PER_BATCH):
+            return True
+        drift = self._calibration.tail_factor / self._drawn_tail_factor
+        return not 1 - _DRIFTED < drift < 1 + _DRIFTED
 
     def _draw(self, now_ns: Nanoseconds) -> None:
         """Draw the tables from the samples and the factors."""
