@@ -86,6 +86,7 @@ scalars = (
     | st.booleans()
     | st.integers(-(2**63), 2**64 - 1)
     | st.integers(-3, 3)
+    | st.sampled_from([10**30, 10**400, -(10**400)])
     | st.floats(allow_nan=False, allow_infinity=False)
     | st.sampled_from(["low", "high", "1.5", "nan", "", "\0", "é"])
 )

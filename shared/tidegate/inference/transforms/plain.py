@@ -43,7 +43,7 @@ def _tensor(spec: TensorSpec, values: Array | list[object]) -> Array:
     wanted = np.dtype(DATATYPES[spec.datatype].numpy)
     try:
         found = np.array(_unpack(values), dtype=object if wanted.kind == "O" else None)
-    except ValueError as error:  # rows of different lengths
+    except (ValueError, OverflowError) as error:  # rows of different lengths, or huge integers
         raise SignatureMismatchError.of_input(
             spec.name, expected=f"rows of the shape {list(spec.row_shape)}", found=str(error)
         ) from error
