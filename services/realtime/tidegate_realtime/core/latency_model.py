@@ -30,7 +30,7 @@ from tidegate.units import Nanoseconds
 from tidegate_realtime.core.change_point import Change, ChangePoint
 from tidegate_realtime.core.conformal import Calibration
 from tidegate_realtime.core.isotonic import fit_increasing, interpolate
-from tidegate_realtime.core.size_samples import SizeSamples, Summary
+from tidegate_realtime.core.size_samples import KEPT, SizeSamples, Summary
 
 _FEW: Final = 32
 """Below, the standard deviation of a size is known to no better than 12 %."""
@@ -179,7 +179,8 @@ class LatencyModel:
             insort(self._measured, size)
         samples.add(took_ns, now_ns)
         seen = len(samples)
-        is_young = seen & (seen - 1) == 0  # 1, 2, 4, 8, …: each doubling tells much more
+        # At 1, 2, 4, … 128 samples: each doubling tells much more. KEPT is a power of 2 as well.
+        is_young = seen & (seen - 1) == 0 and seen < KEPT
         if change:
             self._apply(change)
         self._undrawn += 1
