@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve test check bench-start parts lock clean
+.PHONY: help setup demo serve test check bench-start bench-oracles parts lock clean
 PYTHON ?= python3
 BIN := .venv/bin
 TESTS ?= tests
@@ -30,6 +30,9 @@ check: .venv/.dev ## all that must hold before a merge: format, lint, types, con
 
 bench-start: .venv/.run ## measure how fast the command and the gateway start
 	@$(BIN)/python tools/bench-start
+
+bench-oracles: .venv/.dev ## hold the simulator to theory and published systems in the long form (30 s)
+	@$(BIN)/pytest -m long tests/simulation
 
 parts: ## fetch the real servers that some tests use into .parts
 	@$(PYTHON) tools/parts fetch
