@@ -218,7 +218,7 @@ async def test_a_drain_refuses_what_comes_and_answers_what_is_there(echo: Model)
         async with asyncio.TaskGroup() as callers:
             admitted = callers.create_task(edge.endpoint.answer(post(INFER, infer_body([1, 2]))))
             await asyncio.sleep(0.001)
-            edge.readiness.state = State.DRAINING
+            edge.catalogue.readiness.state = State.DRAINING
             late = await edge.endpoint.answer(post(INFER, infer_body([1, 2])))
             ready = await edge.endpoint.answer(FakeExchange("GET", "/v2/health/ready"))
             live = await edge.endpoint.answer(FakeExchange("GET", "/v2/health/live"))
@@ -260,14 +260,20 @@ def broken(_: Tensors) -> Tensors:
     return {}
 
 
-async def test_a_bug_of_ours_is_a_sentence_and_not_a_stack_trace(
+async def test_a_bug_of_ours_is_a_sentence_for_callers_and_a_stack_now_and_then_in_the_log(
     echo: Model, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with serving(echo, backend=FakeBackend(model=broken)) as (edge, _):
-        reply = await edge.endpoint.answer(post(INFER, infer_body([1, 2]), x_request_id="r-9"))
-    assert reply.status == 500
-    assert b"Traceback" not in reply.body
-    assert b"KeyError" not in reply.body
+        for number in range(5):
+            named = post(INFER, infer_body([1, 2]), x_request_id=f"r-{number}")
+            reply = await edge.endpoint.answer(named)
+            assert (reply.status, content(reply)["code"]) == (500, "internal")
+            assert b"KeyError" not in reply.body
+            await asyncio.sleep(0.3)
+    lines = [orjson.loads(line) for line in capsys.readouterr().err.splitlines()]
+    told = [line for line in lines if line["event"] == "request_failed"]
+    assert [(line["request_id"], line["untold"]) for line in told] == [("r-0", 0), ("r-4", 3)]
+    assert "KeyError" in told[0]["exception"]
 
 
 REFUSED: list[tuple[str, Callable[[], FakeExchange], int, str]] = [

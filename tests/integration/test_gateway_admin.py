@@ -171,7 +171,7 @@ async def test_what_the_framework_refuses_has_the_one_body(echo: Model) -> None:
 async def test_health_on_both_listeners_follows_the_state(echo: Model) -> None:
     async with serving(echo) as (edge, caller, operator):
         for state, status in ((State.STARTING, 503), (State.READY, 200), (State.DRAINING, 503)):
-            edge.readiness.state = state
+            edge.catalogue.readiness.state = state
             for client in (caller, operator):
                 ready = await client.get("/v2/health/ready")
                 assert (ready.status_code, ready.json()["live"]) == (status, True)

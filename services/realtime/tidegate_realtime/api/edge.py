@@ -5,13 +5,14 @@ from dataclasses import dataclass
 
 from tidegate.clock import Clock
 from tidegate.ids import Alias, ModelName, Version
+from tidegate_realtime.api.bug_log import BugLog
 from tidegate_realtime.api.endings import Draw
 from tidegate_realtime.api.endpoint import Endpoint
 from tidegate_realtime.api.lookups import Lookups
 from tidegate_realtime.api.metrics import GatewayMetrics
 from tidegate_realtime.api.predicting import Predictor
 from tidegate_realtime.api.request_ids import RequestIds
-from tidegate_realtime.api.served import Catalogue, Readiness, ServedVersion
+from tidegate_realtime.api.served import Catalogue, ServedVersion
 from tidegate_realtime.api.sweeper import Sweeper
 
 
@@ -21,7 +22,6 @@ class Edge:
 
     clock: Clock
     catalogue: Catalogue
-    readiness: Readiness
     metrics: GatewayMetrics
     lookups: Lookups
     endpoint: Endpoint
@@ -49,23 +49,22 @@ def build_edge(
     for served in versions:
         tag = served.response_tag
         metrics.add_version(tag.model_name, tag.model_version, served.objective)
-    catalogue, readiness = Catalogue(versions, aliases=aliases), Readiness()
-    ids = RequestIds(id_prefix)
-    lookups = Lookups(catalogue=catalogue, readiness=readiness, ids=ids, draw=draw)
+    catalogue = Catalogue(versions, aliases=aliases)
+    ids, bugs = RequestIds(id_prefix), BugLog(clock)
+    lookups = Lookups(catalogue=catalogue, ids=ids, draw=draw)
     predictor = Predictor(
         catalogue=catalogue,
-        readiness=readiness,
         metrics=metrics,
         ids=ids,
         clock=clock,
         draw=draw,
+        bugs=bugs,
     )
     return Edge(
         clock=clock,
         catalogue=catalogue,
-        readiness=readiness,
         metrics=metrics,
         lookups=lookups,
-        endpoint=Endpoint(predictor=predictor, lookups=lookups, ids=ids),
+        endpoint=Endpoint(predictor=predictor, lookups=lookups, ids=ids, bugs=bugs),
         sweeper=Sweeper(clock),
     )

@@ -1,9 +1,7 @@
 """The public listener as one function of a request, without a framework and without a server."""
 
-from typing import Final
-
 from tidegate.errors import TidegateError
-from tidegate.observability import get_logger
+from tidegate_realtime.api.bug_log import BugLog
 from tidegate_realtime.api.errors import MethodNotAllowedError, RouteNotFoundError
 from tidegate_realtime.api.exchange import Exchange
 from tidegate_realtime.api.guards import check_path
@@ -13,16 +11,17 @@ from tidegate_realtime.api.replies import Problem, Reply, problem_reply
 from tidegate_realtime.api.request_ids import RequestIds
 from tidegate_realtime.api.routing import METHODS, Route, match_route
 
-log: Final = get_logger(__name__)
-
 
 class Endpoint:
     """Answers every public request."""
 
-    def __init__(self, *, predictor: Predictor, lookups: Lookups, ids: RequestIds) -> None:
+    def __init__(
+        self, *, predictor: Predictor, lookups: Lookups, ids: RequestIds, bugs: BugLog
+    ) -> None:
         self._predictor = predictor
         self._lookups = lookups
         self._ids = ids
+        self._bugs = bugs
 
     async def answer(self, exchange: Exchange) -> Reply:
         """Answer one request; whatever goes wrong is a reply, too.
@@ -38,9 +37,7 @@ class Endpoint:
         except TidegateError as error:
             problem = Problem.of_error(error)
         except Exception as error:  # a bug of ours, which must not become the caller's stack trace
-            log.error(  # noqa: TRY400 - our Logger has no exception(); exc_info says as much
-                "request_failed", path=exchange.path, exc_info=error
-            )
+            self._bugs.report(error, request_id="")
             problem = Problem.of_bug()
         request_id = self._ids.choose(exchange.header("x-request-id"))
         return problem_reply(problem, request_id=request_id)

@@ -12,7 +12,7 @@ from tidegate_realtime.api.errors import ModelNotServedError
 from tidegate_realtime.api.replies import Problem, Reply, json_reply, problem_reply
 from tidegate_realtime.api.request_ids import RequestIds
 from tidegate_realtime.api.routing import Action, Route
-from tidegate_realtime.api.served import Catalogue, Readiness, ServedVersion
+from tidegate_realtime.api.served import Catalogue, ServedVersion
 
 EXTENSIONS: Final = ("parameters",)
 """Of the protocol; a client calls what stands here, so each must pass its tests."""
@@ -22,11 +22,8 @@ PLATFORM: Final = "onnxruntime_onnx"
 class Lookups:
     """Everything but predictions."""
 
-    def __init__(
-        self, *, catalogue: Catalogue, readiness: Readiness, ids: RequestIds, draw: Draw
-    ) -> None:
+    def __init__(self, *, catalogue: Catalogue, ids: RequestIds, draw: Draw) -> None:
         self._catalogue = catalogue
-        self._readiness = readiness
         self._ids = ids
         self._draw = draw
 
@@ -50,7 +47,7 @@ class Lookups:
             case Action.MODEL_READY | Action.MODEL_V1:
                 served = self._catalogue.find(str(route.model), route.version)
                 return self._ready(
-                    {"name": served.model.tag.name, "ready": self._readiness.is_ready}
+                    {"name": served.model.tag.name, "ready": self._catalogue.readiness.is_ready}
                 )
             case Action.MODELS_V1:
                 return json_reply(200, {"models": self._catalogue.names})
@@ -60,12 +57,12 @@ class Lookups:
                 assert_never(route.action)
 
     def _health(self) -> dict[str, object]:
-        return {"live": True, "ready": self._readiness.is_ready}
+        return {"live": True, "ready": self._catalogue.readiness.is_ready}
 
     def _ready(self, content: dict[str, object]) -> Reply:
         """Answer 200 with ``content``, or 503 with it and the error body: clients read either."""
         try:
-            self._readiness.check()
+            self._catalogue.readiness.check()
         except TidegateError as error:
             problem = ending_of_error(error, self._draw).answer
             assert isinstance(problem, Problem)

@@ -6,8 +6,8 @@ from typing import Final
 
 from tidegate.clock import Clock
 from tidegate.errors import TidegateError
-from tidegate.observability import get_logger
 from tidegate.units import Nanoseconds
+from tidegate_realtime.api.bug_log import BugLog
 from tidegate_realtime.api.endings import (
     BUG,
     CALLER_LEFT,
@@ -23,10 +23,8 @@ from tidegate_realtime.api.metrics import UNKNOWN, EndedKey, GatewayMetrics, Out
 from tidegate_realtime.api.replies import CONTENT_TYPE, Problem, Reply, problem_reply
 from tidegate_realtime.api.request_ids import RequestIds
 from tidegate_realtime.api.routing import Action, Route
-from tidegate_realtime.api.served import Catalogue, Readiness, ServedVersion
+from tidegate_realtime.api.served import Catalogue, ServedVersion
 from tidegate_realtime.runtime.outcomes import Answered
-
-log: Final = get_logger(__name__)
 
 FORMS: Final[Mapping[Action, Form]] = {Action.INFER: InferForm(), Action.PREDICT: PredictForm()}
 
@@ -52,28 +50,28 @@ class Predictor:
         self,
         *,
         catalogue: Catalogue,
-        readiness: Readiness,
         metrics: GatewayMetrics,
         ids: RequestIds,
         clock: Clock,
         draw: Draw,
+        bugs: BugLog,
     ) -> None:
         """Put the parts together.
 
         Args:
-            catalogue: What is served.
-            readiness: Whether new work is taken.
+            catalogue: What is served, and whether new work is taken.
             metrics: Told of each request's arrival and of its one ending.
             ids: Names requests.
             clock: The one that the drivers read too.
             draw: For the jitter of Retry-After.
+            bugs: Told of what nobody expected.
         """
         self._catalogue = catalogue
-        self._readiness = readiness
         self._metrics = metrics
         self._ids = ids
         self._clock = clock
         self._draw = draw
+        self._bugs = bugs
 
     async def answer(self, exchange: Exchange, route: Route) -> Reply:
         """Answer one request; never raises what a caller did.
@@ -101,14 +99,12 @@ class Predictor:
         except TidegateError as error:
             return ending_of_error(error, self._draw)
         except Exception as error:  # a bug of ours, which must not become the caller's stack trace
-            log.error(  # noqa: TRY400 - our Logger has no exception(); exc_info says as much
-                "request_failed", request_id=call.request_id, exc_info=error
-            )
+            self._bugs.report(error, request_id=call.request_id)
             return BUG
 
     async def _score(self, exchange: Exchange, route: Route, call: _Call) -> Ending:
         call.served = served = self._catalogue.find(str(route.model), route.version)
-        self._readiness.check()
+        self._catalogue.readiness.check()
         check_body_headers(exchange)
         body = await exchange.read(BODY_LIMIT_BYTES)
         call.arrived_at_ns = self._clock.now_ns()

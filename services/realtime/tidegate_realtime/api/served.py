@@ -98,7 +98,7 @@ class Readiness:
 
 
 class Catalogue:
-    """What is served here. A request never loads anything."""
+    """What is served here, and whether it takes work. A request never loads anything."""
 
     def __init__(
         self,
@@ -113,6 +113,7 @@ class Catalogue:
             aliases: Where the aliases of each model pointed when it was loaded.
         """
         self.versions = tuple(versions)
+        self.readiness = Readiness()
         self._aliases = aliases
         self._by_name: dict[str, dict[int, ServedVersion]] = {}
         for served in versions:

@@ -82,7 +82,7 @@ async def _serve(
         sweeping = tasks.create_task(parts.edge.sweeper.run(), name="sweeper")
         public = build_public_server(plan, parts)
         _spare_the_collector()
-        parts.edge.readiness.state = State.READY
+        parts.edge.catalogue.readiness.state = State.READY
         listening = tasks.create_task(_until_stopped(public, stopping), name="public listener")
         await public.started()
         _announce(plan, parts)
@@ -127,7 +127,7 @@ async def _drain(
 
     granian forgets handlers whose client has left, hence the count of our own.
     """
-    parts.edge.readiness.state = State.DRAINING
+    parts.edge.catalogue.readiness.state = State.DRAINING
     public.stop()
     log.info("draining", requests=parts.edge.sweeper.in_progress)
     try:
