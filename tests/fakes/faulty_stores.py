@@ -2,10 +2,11 @@
 
 import threading
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TypeVar
 
 from tests.fakes.objects import Fault, FaultyObjectStore, Killed
-from tidegate.objects.port import ObjectStore, StoreUnavailableError
+from tidegate.objects.port import ObjectStore, Refused, StoreUnavailableError, Written
 
 _Answer = TypeVar("_Answer")
 
@@ -52,6 +53,42 @@ class _OneOfMany(FaultyObjectStore):
             except Killed:
                 self._all.is_dead = True
                 raise
+
+
+class RefusingStores:
+    """Opens stores of which one conditional write lands, and is refused all the same.
+
+    So it goes when the reply to the first try is lost and the adapter repeats the write.
+
+    Args:
+        opened: Opens the real ones.
+        number: Of that call to any store, from 0.
+    """
+
+    def __init__(self, opened: Callable[[str], ObjectStore], number: int) -> None:
+        self._opened = opened
+        self.number = number
+        self.calls: list[str] = []
+
+    def __call__(self, url: str) -> ObjectStore:
+        return _Refusing(self._opened(url), of=self)
+
+
+class _Refusing(FaultyObjectStore):
+    def __init__(self, inner: ObjectStore, *, of: RefusingStores) -> None:
+        super().__init__(inner)
+        self.calls = of.calls
+        self._number = of.number
+
+    def put_if_absent(self, key: str, body: bytes | Path) -> Written | Refused:
+        number = len(self.calls)
+        written = super().put_if_absent(key, body)
+        return Refused() if number == self._number else written
+
+    def replace(self, key: str, body: bytes, *, etag: str) -> Written | Refused:
+        number = len(self.calls)
+        written = super().replace(key, body, etag=etag)
+        return Refused() if number == self._number else written
 
 
 class FlakyStores:

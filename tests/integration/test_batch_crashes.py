@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.faulty_stores import FaultyStores
+from tests.fakes.faulty_stores import FaultyStores, RefusingStores
 from tests.fakes.objects import DiesAfter, DiesBefore, Fault, Killed, LosesReply
 from tests.fixtures.batch_jobs import (
     Place,
@@ -27,6 +27,7 @@ from tidegate_batch.pipeline.driving import tidy_if_published
 from tidegate_batch.pipeline.publishing import read_manifest
 from tidegate_batch.pipeline.record import JobRecord
 from tidegate_batch.pipeline.submission import submit
+from tidegate_batch.ports import Stores
 
 pytestmark = [pytest.mark.field_fault("B-08"), pytest.mark.field_fault("B-09")]
 ROWS = 50
@@ -56,7 +57,7 @@ def copy_of(origin: Path, folder: Path) -> Place:
     return Place(store=str(folder / "store"), input=str(folder / "in"), output=str(folder / "out"))
 
 
-def submit_and_drive(place: Place, stores: FaultyStores) -> None:
+def submit_and_drive(place: Place, stores: Stores) -> None:
     """Do all that ``tidegate batch submit --wait`` does, as one process."""
     parts = parts_with(stores)
     submission = place.submission(client_token=TOKEN, chunk_rows=20)
@@ -153,6 +154,23 @@ def test_a_write_whose_reply_is_lost_is_never_done_twice(
         if state is not None and state.state is State.FAILED:
             resume(place)
         assert_each_row_once(place.output, ROWS)
+        shutil.rmtree(tmp_path / str(number))
+
+
+@pytest.mark.field_fault("B-35")
+def test_a_write_that_is_refused_because_it_landed_before_counts_as_done(
+    origin: Path, calls: list[str], tmp_path: Path
+) -> None:
+    for number, call in enumerate(calls):
+        if not call.startswith(("put_if_absent", "replace")) or "preflight" in call:
+            continue
+        place = copy_of(origin, tmp_path / str(number))
+        submit_and_drive(place, RefusingStores(open_store, number))
+        assert_published_and_tidy(place)
+        state = JobRecord(open_store(place.store), JOB).state()
+        assert state is not None
+        moves = [move.to for move in state.moves]
+        assert moves == ["planned", "running", "publishing", "published"], f"twice: {call}"
         shutil.rmtree(tmp_path / str(number))
 
 

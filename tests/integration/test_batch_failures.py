@@ -5,6 +5,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -28,8 +29,14 @@ from tests.fixtures.batch_jobs import (
 from tidegate.objects.opening import open_store
 from tidegate.objects.port import ObjectChangedError
 from tidegate_batch.core.chunks import RETRY_LIMIT
-from tidegate_batch.core.errors import ChunkFailedError, NoCommitError, WorkersFailedError
-from tidegate_batch.core.records import PlannedInput
+from tidegate_batch.core.errors import (
+    ChunkFailedError,
+    NoCommitError,
+    RowsMismatchError,
+    WorkersFailedError,
+)
+from tidegate_batch.core.names import ChunkId, commit_key
+from tidegate_batch.core.records import PlannedInput, dump
 from tidegate_batch.core.states import State
 from tidegate_batch.pipeline.driving import JobDriver
 from tidegate_batch.pipeline.identity import this_process
@@ -284,4 +291,27 @@ def test_a_store_that_keeps_failing_fails_the_job_with_its_reason(
         drive(record, parts, cache, engine=engine)
     assert failure_of(record)[0] == "part_unavailable"
     assert len(engine.assigned) <= 20 * RETRY_LIMIT
+    assert list(Path(place.output).glob("**/part-*")) == []
+
+
+@pytest.mark.field_fault("B-37")
+@pytest.mark.parametrize("harm", ["missing", "other rows"])
+def test_commits_that_do_not_add_up_to_the_plan_publish_nothing(
+    record: JobRecord, place: Place, cache: Path, harm: str
+) -> None:
+    chunk = ChunkId("000007")
+
+    def spoil() -> None:
+        file = Path(place.store, commit_key(record.job, chunk))
+        commit = record.commit(chunk)
+        assert commit is not None
+        data = msgspec.structs.replace(commit.data, rows=9)
+        lie = msgspec.structs.replace(commit, rows_in=9, rows_out=9, data=data)
+        file.unlink() if harm == "missing" else file.write_bytes(dump(lie))
+
+    parts = parts_with()
+    engine = MeddlingEngine(inline_engine(parts), at=19, meddle=spoil)
+    with pytest.raises(RowsMismatchError, match=r"chunk 000007 of job .* 10 rows were planned"):
+        drive(record, parts, cache, engine=engine)
+    assert failure_of(record)[0] == "rows_mismatch"
     assert list(Path(place.output).glob("**/part-*")) == []

@@ -1,10 +1,12 @@
 """One job owns an output prefix; it changes hands only when its job can never be resumed."""
 
+import dataclasses
 import shutil
 from pathlib import Path
 
 import pytest
 
+from tests.fakes.objects import FaultyObjectStore
 from tests.fixtures.batch_jobs import (
     Place,
     assert_each_row_once,
@@ -16,14 +18,16 @@ from tests.fixtures.batch_jobs import (
 )
 from tidegate.errors import JobError
 from tidegate.objects.opening import open_store
+from tidegate.objects.port import ObjectStore, Refused, Written
 from tidegate_batch.core.errors import JobConflictError, OutputTakenError
-from tidegate_batch.core.names import OWNER_KEY
+from tidegate_batch.core.names import MANIFEST_KEY, OWNER_KEY
 from tidegate_batch.core.records import Owner, dump
 from tidegate_batch.core.states import State
 from tidegate_batch.pipeline.identity import this_process
 from tidegate_batch.pipeline.owning import urls_above
 from tidegate_batch.pipeline.record import JobRecord
 from tidegate_batch.pipeline.seat import take_seat
+from tidegate_batch.pipeline.submission import submit
 from tidegate_batch.pipeline.swapping import read_record
 
 ROWS = 60
@@ -152,6 +156,59 @@ def test_a_job_that_lost_committed_rows_neither_resumes_nor_hands_its_output_on(
         drive(record, parts_with(), cache)
     with pytest.raises(OutputTakenError, match="lost committed rows"):
         run_job(place, cache)
+
+
+class Intruding:
+    """Opens stores; as soon as the output has an owner, somebody else's file is there, too."""
+
+    def __init__(self, place: Place) -> None:
+        self._output = place.output
+
+    def __call__(self, url: str) -> ObjectStore:
+        return _Intruding(open_store(url)) if url == self._output else open_store(url)
+
+
+class _Intruding(FaultyObjectStore):
+    def put_if_absent(self, key: str, body: bytes | Path) -> Written | Refused:
+        written = super().put_if_absent(key, body)
+        if key == OWNER_KEY:
+            super().put_if_absent("somebody/elses.parquet", b"x")
+        return written
+
+
+def test_whoever_comes_in_at_the_same_time_is_seen_and_the_prefix_is_let_go(
+    place: Place, cache: Path
+) -> None:
+    parts = parts_with(Intruding(place))
+    record = submit(place.submission(), store_url=place.store, parts=parts)
+    with pytest.raises(OutputTakenError, match=r"already holds 1 object\(s\): somebody/elses"):
+        drive(record, parts, cache)
+    assert owner_of(place).job is None
+    assert state_of(record) is State.FAILED
+
+
+def test_a_resume_needs_its_output_to_be_its_own(place: Place, cache: Path) -> None:
+    record = a_failed_job(place, cache)
+    other = Owner(job="00112233445566aa", store=place.store, revision=9, write_ids=("x",))
+    Path(place.output, OWNER_KEY).write_bytes(dump(other))
+    with pytest.raises(JobConflictError, match=r"does not belong to job .*, but to job 00112233"):
+        drive(record, parts_with(), cache)
+
+
+def test_a_strangers_manifest_is_neither_overwritten_nor_taken_for_ones_own(
+    place: Place, cache: Path, tmp_path: Path
+) -> None:
+    strangers = dataclasses.replace(place, output=str(tmp_path / "other"))
+    run_job(strangers, cache)
+    record = a_failed_job(place, cache)
+    manifest = Path(strangers.output, MANIFEST_KEY).read_bytes()
+    Path(place.output, MANIFEST_KEY).write_bytes(manifest)
+    with pytest.raises(OutputTakenError, match="is that of job"):
+        drive(record, parts_with(), cache)
+    assert Path(place.output, MANIFEST_KEY).read_bytes() == manifest
+    Path(place.output, MANIFEST_KEY).unlink()
+    drive(record, parts_with(), cache)
+    assert_each_row_once(place.output, ROWS)
 
 
 def test_every_place_above_an_output_is_looked_at() -> None:
