@@ -279,6 +279,16 @@ def test_headers_have_a_limit(gateway: Gateway, headers: list[str]) -> None:
     assert status_of(send_raw(gateway, request("GET", "/v2", "X-Fine: " + "a" * 8_000))) == 200
 
 
+def test_uvicorn_learns_how_large_headers_may_be(gateway: Gateway) -> None:
+    """What comes in one piece is counted too; granian has a limit of its own."""
+    answer = send_raw(gateway, request("GET", "/v2", "X-Large: " + "a" * 20_000))
+    if "uvicorn" in gateway.process.args:  # type: ignore[operator] # a list, as we gave it
+        assert status_of(answer) == 431
+        assert b'"code":"headers_too_large"' in answer
+    else:
+        assert status_of(answer) == 200
+
+
 def test_a_path_has_a_limit(gateway: Gateway) -> None:
     assert status_of(send_raw(gateway, request("GET", "/" + "a" * 9_000))) == 414
 

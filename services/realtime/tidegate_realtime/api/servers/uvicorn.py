@@ -45,7 +45,7 @@ class GuardedProtocol(HttpToolsProtocol):
         if self._header_timer is not None and not self.transport.is_closing():
             self._header_bytes += len(data)
             if self._header_bytes > HEADER_LIMIT_BYTES:
-                self._refuse("headers_too_large", "The headers are too large.")
+                self._refuse_headers()
 
     def on_message_begin(self) -> None:
         """Start the clock of the next request on this connection."""
@@ -56,8 +56,9 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Stop the clock, and hand the request over."""
         self._stop_clock()
-        if len(self.headers) > HEADER_LIMIT_COUNT:
-            self._refuse("headers_too_large", f"More than {HEADER_LIMIT_COUNT} headers.")
+        size = sum(len(name) + len(value) for name, value in self.headers)
+        if len(self.headers) > HEADER_LIMIT_COUNT or size > HEADER_LIMIT_BYTES:
+            self._refuse_headers()
             return
         super().on_headers_complete()
 
@@ -73,6 +74,12 @@ class GuardedProtocol(HttpToolsProtocol):
         if self._header_timer is not None:
             self._header_timer.cancel()
             self._header_timer = None
+
+    def _refuse_headers(self) -> None:
+        self._refuse(
+            "headers_too_large",
+            f"At most {HEADER_LIMIT_COUNT} headers of {HEADER_LIMIT_BYTES} bytes are accepted.",
+        )
 
     def _refuse(self, code: str, sentence: str) -> None:
         if self.transport.is_closing():
