@@ -10,9 +10,6 @@ from blockbuster import blockbuster_ctx
 
 import tidegate.observability.lines  # noqa: F401 - loaded by the first line logged, which no loop may wait for
 
-# Without a loop to go back to after a test, pytest-asyncio makes one that nobody closes.
-asyncio.set_event_loop(None)
-
 PACKAGES = ["tidegate", "tidegate_realtime", "tidegate_batch", "tidegate_loadtest"]
 ON_A_LOOP = {"driver", "integration"}
 
