@@ -8,6 +8,7 @@ from tidegate.units import NS_PER_SECOND
 from tidegate_batch.core.chunks import QueueStatistics
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.progress import Progress, TaskID
 
 _LINE_EVERY_NS: Final = 5 * NS_PER_SECOND
@@ -21,7 +22,10 @@ def build_display(clock: Clock, *, stream: TextIO | None = None) -> "LineDisplay
 
 
 class _Speed:
-    """Rows a second since the first look; committed rows of an earlier driver do not count."""
+    """Rows a second since the workers began.
+
+    What an earlier driver committed does not count, nor does the time until workers are ready.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -29,7 +33,8 @@ class _Speed:
 
     def rows_per_s(self, rows_committed: int) -> float:
         now_ns = self._clock.now_ns()
-        self._first = self._first or (now_ns, rows_committed)
+        if self._first is None or self._first[1] == rows_committed:
+            self._first = (now_ns, rows_committed)
         since_ns, rows_before = self._first
         return (rows_committed - rows_before) * NS_PER_SECOND / max(1, now_ns - since_ns)
 
@@ -76,8 +81,9 @@ class LineDisplay:
 class BarDisplay:
     """A calm bar: rows, rows/s, time left, workers."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, console: "Console | None" = None) -> None:
         self._speed = _Speed(clock)
+        self._console = console
         self._progress: Progress | None = None
         self._task: TaskID | None = None
 
@@ -108,13 +114,13 @@ class BarDisplay:
 
     def _started(self) -> "tuple[Progress, TaskID]":
         if self._progress is None or self._task is None:
-            self._progress = _build_bar()
+            self._progress = _build_bar(self._console)
             self._task = self._progress.add_task("", total=None, speed="", workers="")
             self._progress.start()
         return self._progress, self._task
 
 
-def _build_bar() -> "Progress":
+def _build_bar(console: "Console | None") -> "Progress":
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -133,5 +139,5 @@ def _build_bar() -> "Progress":
         TextColumn("{task.fields[speed]}"),
         TimeRemainingColumn(),
         TextColumn("{task.fields[workers]}"),
-        console=Console(stderr=True),
+        console=console or Console(stderr=True),
     )

@@ -6,14 +6,13 @@ repeated by anyone: the old job becomes ``superseded``, the owner is swapped, wh
 is removed. A resume of the old job needs it not to be superseded, so the two exclude each other.
 """
 
-import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
 
 import msgspec
 
 from tidegate.errors import TidegateError
+from tidegate.objects.preflight import PROBE_KEY
 from tidegate_batch.core.errors import (
     CommittedDataMissingError,
     JobConflictError,
@@ -25,9 +24,6 @@ from tidegate_batch.core.states import STOPPED, Event, State
 from tidegate_batch.pipeline.record import JobRecord
 from tidegate_batch.pipeline.swapping import create, read_record, swap
 from tidegate_batch.ports import Stores
-
-_PROBE: Final = re.compile(r"preflight-[0-9a-f]{16}")
-"""What ``tidegate.objects.preflight`` writes and removes; one whose process died is no data."""
 
 
 class OutputClaim:
@@ -136,7 +132,7 @@ class OutputClaim:
             raise self._taken(f"it already holds {len(strange)} object(s): {shown}")
 
     def _may_be_there(self, key: str) -> bool:
-        return key == OWNER_KEY or belongs_to(key, self._job) or bool(_PROBE.fullmatch(key))
+        return key == OWNER_KEY or belongs_to(key, self._job) or bool(PROBE_KEY.fullmatch(key))
 
     def _owners_above(self) -> Iterator[tuple[str, Owner]]:
         for url in urls_above(self._url):
