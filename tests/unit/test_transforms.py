@@ -3,10 +3,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.artifacts.manifest import Column, LabelsSpec, TabularSpec
+from tidegate.artifacts.manifest import Column, LabelsSpec, TabularSpec, TransformSpec
+from tidegate.errors import ArtifactError
 from tidegate.inference.transforms.labels import build_writer
 from tidegate.inference.transforms.plain import PlainReader
 from tidegate.inference.transforms.tabular import TabularReader
+from tidegate.publishing.transform_file import check_transform
 from tidegate.tensors import Signature, SignatureMismatchError, TensorSpec
 
 
@@ -83,7 +85,7 @@ def test_an_instance_that_is_no_row_is_refused(row: object) -> None:
     st.lists(
         st.tuples(
             st.floats(-1e30, 1e30),
-            st.integers(-(2**31), 2**31),
+            st.integers(-(2**63), 2**63 - 1),
             st.booleans(),
             st.sampled_from(["Bern", "Oslo"]),
         ),
@@ -116,6 +118,13 @@ def test_missing_values_of_a_table_are_treated_like_those_of_json() -> None:
     assert READER.from_columns(columns)["input"].tolist() == [[1, 0, 1, 0], [2, 5, 0, 1]]
     with pytest.raises(SignatureMismatchError, match="row 1, found no value"):
         READER.from_columns({**columns, "age": np.array([1.0, np.nan])})
+
+
+def test_named_columns_are_not_published_for_a_model_of_integers() -> None:
+    transform = TransformSpec(tabular=TabularSpec(input="input", columns=COLUMNS))
+    check_transform(transform, signature("FP32"))
+    with pytest.raises(ArtifactError, match="floating-point"):
+        check_transform(transform, signature("INT64"))
 
 
 def test_a_model_without_transform_reads_bare_values() -> None:

@@ -48,8 +48,8 @@ def _check_tabular(tabular: TabularSpec, signature: Signature) -> None:
             f"[tabular] fills one input, but the model reads {names}: publish it without "
             "[tabular], and send each input by its name"
         )
-    numeric = np.dtype(DATATYPES[spec.datatype].numpy).kind in "fiu"
-    _check_width("[tabular] columns", len(tabular.columns), spec, fits=numeric)
+    is_float = np.dtype(DATATYPES[spec.datatype].numpy).kind == "f"  # integers would lose digits
+    _check_width("[tabular] columns", len(tabular.columns), spec, fits=is_float)
 
 
 def _check_labels(labels: LabelsSpec, signature: Signature) -> None:
@@ -72,5 +72,5 @@ def _check_width(what: str, width: int, spec: TensorSpec, *, fits: bool) -> None
     if not (matrix and fits):
         raise ArtifactError(
             f"{what} are {width}, but {spec.name!r} is {spec}: "
-            f"it must be numeric, of the shape [-1, {width}]"
+            f"it must be of floating-point numbers, of the shape [-1, {width}]"
         )

@@ -79,7 +79,10 @@ class TabularReader:
     def _encode(self, column: Column, values: Array) -> Array:
         """Return the column as numbers ``(rows,)``; NaN and ``None`` are missing values."""
         if values.dtype.kind in _NUMPY_KINDS[column.type]:
-            filled = _fill(column, values) if values.dtype.kind == "f" else values
+            filled = (
+                _fill(column, values) if values.dtype.kind == "f" else values.astype(np.float64)
+            )
+            # by float64, like a value from JSON: rounded once more, but alike on both paths
             with np.errstate(over="ignore"):  # an infinite result is refused for the whole batch
                 return filled.astype(self._dtype)
         encoded = [_value(column, value, row) for row, value in enumerate(values.tolist())]
