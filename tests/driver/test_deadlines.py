@@ -20,8 +20,9 @@ from tests.fakes.driving import (
 from tests.fakes.loop_clock import LoopClock
 from tidegate.units import Nanoseconds, ms_to_ns, seconds_to_ns
 from tidegate_realtime.core.limits import BatchLimits
-from tidegate_realtime.runtime.driver import BatchDriver, Ticket
+from tidegate_realtime.runtime.driver import BatchDriver
 from tidegate_realtime.runtime.outcomes import Answered, Cancelled, Expired
+from tidegate_realtime.runtime.ticket import Ticket
 
 pytestmark = pytest.mark.looptime
 
@@ -160,16 +161,16 @@ def leave_pending(ticket: Ticket) -> None:
 
 
 def cancel_future(ticket: Ticket) -> None:
-    ticket._future.cancel()
+    ticket.future.cancel()
 
 
 def complete_future(ticket: Ticket) -> None:
-    ticket._future.set_result(Cancelled())
+    ticket.future.set_result(Cancelled())
 
 
 def fail_future(ticket: Ticket) -> None:
-    ticket._future.set_exception(RuntimeError("not ours"))
-    ticket._future.exception()  # seen, so that nobody complains that it was not
+    ticket.future.set_exception(RuntimeError("not ours"))
+    ticket.future.exception()  # seen, so that nobody complains that it was not
 
 
 @pytest.mark.field_fault("S-32")

@@ -11,9 +11,10 @@ from tidegate.inference.arrays import Array
 from tidegate.tensors.signature import Signature, TensorSpec
 from tidegate.units import Nanoseconds, ms_to_ns
 from tidegate_realtime.core.limits import BatchLimits
-from tidegate_realtime.runtime.driver import BatchDriver, Ticket
+from tidegate_realtime.runtime.driver import BatchDriver
 from tidegate_realtime.runtime.outcomes import Answered, Outcome
 from tidegate_realtime.runtime.ports import Backend
+from tidegate_realtime.runtime.ticket import Ticket
 
 NUMBERS = Signature(
     inputs=(TensorSpec(name="input", datatype="FP32", shape=(-1, 1)),),

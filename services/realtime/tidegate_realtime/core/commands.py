@@ -5,12 +5,14 @@ much. Nobody changes one after it was made.
 """
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from tidegate.errors import BackendError
 from tidegate.units import Nanoseconds
 from tidegate_realtime.core.request import Request
 from tidegate_realtime.core.statistics import DispatchReason, RefusalCode
+
+_NEVER: Final = Nanoseconds(0)
 
 
 @dataclass(slots=True, eq=False)
@@ -31,6 +33,24 @@ class Batch:
     """By deadline, the earliest first; all with the same shape key, each request at most once."""
     rows: int
     reason: DispatchReason
+    started_at_ns: Nanoseconds = _NEVER
+    family: "Family | None" = None
+    """Set for a part of a batch that failed, which is tried again."""
+    is_overdue: bool = False
+    """Whether the model has been told that it runs far beyond its promise."""
+
+
+@dataclass(slots=True, eq=False)
+class Family:
+    """The parts of one batch that failed, while the row that makes it fail is looked for."""
+
+    reruns_left: int
+    suspects: list[tuple[Piece, BackendError]]
+    """Rows that failed alone; whose fault that was is known once all parts have ended."""
+    parts: int = 0
+    """Parts that wait or run."""
+    has_succeeded: bool = False
+    """Whether any part did: then the backend is sound, and the suspects are not."""
 
 
 @dataclass(slots=True, eq=False)
@@ -57,6 +77,9 @@ class Fail:
 
     requests: list[Request]
     error: BackendError
+    poison_row: int | None = None
+    """The row, counted in its request, that fails alone while others succeed; there is one
+    request then."""
 
 
 @dataclass(slots=True, eq=False)
@@ -67,6 +90,12 @@ class Reject:
     code: RefusalCode
     rows_ahead: int
     """Rows that waited when it came."""
+    predicted_ns: Nanoseconds | None = None
+    """From its arrival to its answer, had it been admitted; ``None`` if that is not known."""
+    retry_after_ns: Nanoseconds | None = None
+    """When it would fit, if nothing else came; ``None`` if that is not known."""
+    probe: Request | None = None
+    """Runs in its stead, with its inputs and for nobody, to see whether refusing was right."""
 
 
 @dataclass(slots=True, eq=False)
@@ -81,7 +110,7 @@ class WakeAt:
     """Call ``on_tick`` at this instant, and at none that was named before."""
 
     at_ns: Nanoseconds | None
-    """The earliest deadline; ``None``: nothing waits or runs, so there is nothing to wake for."""
+    """The earliest instant at which something is due; ``None``: there is nothing to wake for."""
 
 
 Command: TypeAlias = StartBatch | Answer | Fail | Reject | Expire | WakeAt

@@ -1,13 +1,19 @@
 """Rows that wait, the earliest deadline first."""
 
-from bisect import insort
+from bisect import bisect_left, insort
+from collections.abc import Hashable, Iterator
+from typing import Final, TypeAlias
 
 from tidegate.units import Nanoseconds
 from tidegate_realtime.core.commands import Piece
 from tidegate_realtime.core.request import Request
 from tidegate_realtime.core.statistics import QueueStatistics
 
-_SPARSE: int = 32
+ANY_SHAPE: Final = object()
+"""The first request decides."""
+Entry: TypeAlias = tuple[Nanoseconds, int, Request]
+"""Deadline, number of the push, request."""
+_SPARSE: Final = 32
 """Dead entries that are not worth a clean-up: their slots cost less than the pass over them."""
 
 
@@ -20,26 +26,57 @@ class DeadlineQueue:
     place costs O(1), amortised, and the walk in order stays a walk over a list.
     """
 
+    __slots__ = (
+        "_entries",
+        "_head",
+        "_key",
+        "_last_at_ns",
+        "_pushed",
+        "one_shape",
+        "requests",
+        "rows",
+    )
+
     def __init__(self) -> None:
-        self._entries: list[tuple[Nanoseconds, int, Request]] = []
+        self._entries: list[Entry] = []
         self._head = 0  # everything before is dead
         self._pushed = 0
+        self._last_at_ns = 0
+        self._key: Hashable = None
+        self.one_shape = True
+        """Whether all that was pushed since the queue was last empty has one shape key."""
         self.requests = 0
         """Requests with rows waiting."""
         self.rows = 0
         """Their waiting rows."""
 
-    def push(self, request: Request) -> None:
-        """Queue all rows of a request that was never queued before."""
+    def push(self, request: Request, rows: int) -> None:
+        """Queue the last ``rows`` of a request that is not in the queue."""
         self._pushed += 1
-        entry = (request.deadline_at_ns, self._pushed, request)
-        if not self._entries or entry > self._entries[-1]:
-            self._entries.append(entry)
+        at_ns = request.deadline_at_ns
+        if not self.requests:
+            self._entries.clear()
+            self._head = 0
+            self._key = request.shape_key
+            self.one_shape = True
+        elif self.one_shape and request.shape_key != self._key:
+            self.one_shape = False
+        if not self._entries or at_ns >= self._last_at_ns:
+            self._entries.append((at_ns, self._pushed, request))
+            self._last_at_ns = at_ns
         else:
-            insort(self._entries, entry, lo=self._head)
-        request.waiting_rows = request.rows
+            insort(self._entries, (at_ns, self._pushed, request), lo=self._head)
+        request.waiting_rows = rows
         self.requests += 1
-        self.rows += request.rows
+        self.rows += rows
+
+    def goes_last(self, request: Request) -> bool:
+        """Whether a request would be appended, with the one shape that all others have."""
+        return not self.requests or (
+            request.deadline_at_ns >= self._last_at_ns
+            and self.one_shape
+            and request.shape_key == self._key
+        )
 
     def discard(self, request: Request) -> None:
         """Remove what waits of a request; without effect if nothing does."""
@@ -47,50 +84,63 @@ class DeadlineQueue:
             self._remove(request, request.waiting_rows)
             self._tidy()
 
-    def take(self, limit_rows: int) -> tuple[list[Piece], bool]:
+    def take(
+        self, limit_rows: int, whole_rows: int, key: Hashable = ANY_SHAPE
+    ) -> tuple[list[Piece], bool]:
         """Remove the rows of the next batch.
 
         The first request decides the shape; those of another shape keep their places. A request
-        of at most ``limit_rows`` is taken whole or not at all, and the first one that does not
+        of at most ``whole_rows`` is taken whole or not at all, and the first one that does not
         fit ends the batch: nobody with a later deadline overtakes it. A larger request gives as
         many rows as there is room for, and the rest of it keeps its place.
 
         Args:
             limit_rows: Most rows to take, at least 1.
+            whole_rows: Most rows of a request that is not cut.
+            key: The shape, if it is decided already.
 
         Returns:
-            Pieces by deadline, at most ``limit_rows`` rows in all, empty only if nothing waits;
-            and whether lack of room ended the batch.
+            Pieces by deadline, at most ``limit_rows`` rows in all; and whether lack of room ended
+            the batch.
         """
         pieces: list[Piece] = []
         room = limit_rows
-        key = None
         blocked = False
         for index in range(self._head, len(self._entries)):
             request = self._entries[index][2]
             rows = request.waiting_rows
-            if not rows or (pieces and request.shape_key != key):
+            if not rows or (key is not ANY_SHAPE and request.shape_key != key):
                 continue
+            key = request.shape_key
             if rows > room:
-                if request.rows <= limit_rows:
+                if request.rows <= whole_rows:
                     blocked = True
                     break
                 rows = room
-            key = request.shape_key
             pieces.append(Piece(request, request.rows - request.waiting_rows, rows))
-            self._remove(request, rows)
+            request.waiting_rows -= rows
+            if not request.waiting_rows:
+                self.requests -= 1
             room -= rows
             if not room:
                 blocked = True
                 break
+        self.rows -= limit_rows - room
         self._tidy()
         return pieces, blocked
 
-    def take_due(self, now_ns: Nanoseconds) -> list[Request]:
-        """Remove every request whose deadline is ``now_ns`` or earlier, the earliest first."""
+    def least_rows(self, whole_rows: int, key: Hashable = ANY_SHAPE) -> int:
+        """Return how much room the first request of a shape needs at least; 0 if there is none."""
+        for request in self.in_order():
+            if key is ANY_SHAPE or request.shape_key == key:
+                return request.waiting_rows if request.rows <= whole_rows else 1
+        return 0
+
+    def take_due(self, until_ns: Nanoseconds) -> list[tuple[Request, int]]:
+        """Remove every request with a deadline until then, the earliest first, with its rows."""
         due = []
-        while (request := self._first()) and request.deadline_at_ns <= now_ns:
-            due.append(request)
+        while (request := self.first()) and request.deadline_at_ns <= until_ns:
+            due.append((request, request.waiting_rows))
             self._remove(request, request.waiting_rows)
         if due:
             self._tidy()
@@ -98,26 +148,58 @@ class DeadlineQueue:
 
     def earliest_deadline_at_ns(self) -> Nanoseconds | None:
         """Return the deadline of the first request; ``None`` if nothing waits."""
-        request = self._first()
+        request = self.first()
         return request.deadline_at_ns if request else None
 
-    def statistics(self) -> QueueStatistics:
-        """Count what waits; looks at every request, so not for the hot path."""
-        waiting = [request for _, _, request in self._entries if request.waiting_rows]
-        return QueueStatistics(
-            requests=self.requests,
-            rows=self.rows,
-            waiting_since_ns=min((request.arrived_at_ns for request in waiting), default=None),
-            earliest_deadline_at_ns=self.earliest_deadline_at_ns(),
-        )
-
-    def _first(self) -> Request | None:
+    def first(self) -> Request | None:
+        """Return the request with the earliest deadline; ``None`` if nothing waits."""
         while self._head < len(self._entries):
             request = self._entries[self._head][2]
             if request.waiting_rows:
                 return request
             self._head += 1
         return None
+
+    def in_order(self) -> Iterator[Request]:
+        """Go through what waits, the earliest deadline first."""
+        for index in range(self._head, len(self._entries)):
+            request = self._entries[index][2]
+            if request.waiting_rows:
+                yield request
+
+    def single_rows(self) -> list[Entry] | None:
+        """List what waits; ``None`` unless all are requests of one row and one shape.
+
+        So a plan can jump from batch to batch instead of looking at every row.
+        """
+        if not self.one_shape or self.requests != self.rows:
+            return None
+        self.first()
+        waiting = self._entries[self._head :] if self._head else self._entries.copy()
+        if len(waiting) == self.requests:
+            return waiting
+        return [entry for entry in waiting if entry[2].waiting_rows]
+
+    def withdraw(self, request: Request) -> None:
+        """Undo the last ``push``, as if it had not been."""
+        del self._entries[
+            bisect_left(
+                self._entries, (request.deadline_at_ns, self._pushed, request), lo=self._head
+            )
+        ]
+        self._remove(request, request.waiting_rows)
+        self._last_at_ns = self._entries[-1][0] if self._entries else Nanoseconds(0)
+
+    def statistics(self) -> QueueStatistics:
+        """Count what waits; looks at every request, so not for the hot path."""
+        waiting = list(self.in_order())
+        return QueueStatistics(
+            requests=self.requests,
+            rows=self.rows,
+            rows_by_class=(self.rows,),
+            waiting_since_ns=min((request.arrived_at_ns for request in waiting), default=None),
+            earliest_deadline_at_ns=self.earliest_deadline_at_ns(),
+        )
 
     def _remove(self, request: Request, rows: int) -> None:
         request.waiting_rows -= rows

@@ -89,11 +89,24 @@ class Request:
     arrived_at_ns: Nanoseconds
     deadline_at_ns: Nanoseconds
     """From this instant on there is no answer any more."""
+    priority: int = 2
+    """1 highest, 2 normal, 3 bulk: which share of the executors it competes in."""
+    sheddable: bool = True
+    """Whether it may be refused, expired or dropped. A record of a stream may not; it is only
+    counted as late, and then ranks behind everybody else."""
+    size_bytes: int = 0
+    """What its inputs hold of memory until it ends."""
+    is_probe: bool = False
+    """Stands in for a request that was refused, to learn whether that was right."""
     state: State = State.ARRIVING
     """Changed by the batcher only, as are the fields below."""
     waiting_rows: int = 0
     """Rows in the queue: the last ones of the request, and not yet in any batch."""
     unanswered_rows: int = 0
     """Rows that no ended batch has answered."""
+    is_late: bool = False
+    """Its deadline has passed, and it may not be shed: it waits behind the others."""
+    reserved_rows: int = 0
+    """The size of its batch that admission has reckoned with; 0 if it has not reckoned."""
     started_at_ns: Nanoseconds | None = None
     """When the batch with its first rows started."""

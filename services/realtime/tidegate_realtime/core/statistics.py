@@ -2,14 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal, get_args
 
 from tidegate.units import Nanoseconds
 
-DispatchReason = Literal["full", "free"]
-"""Why a batch holds no more: the cap left no room, or an executor was free and took what there
-was."""
-RefusalCode = Literal["queue_full", "draining"]
+DispatchReason = Literal["full", "free", "fits", "need_met", "waited", "bisect", "drain"]
+"""Why a batch started with the rows that it has: the cap left no room for more; an executor was
+free and took what there was; more would have made its first row late; there was the company that
+the load needs; the wait for company was over; it is a part of a batch that failed; or no more will
+come."""
+RefusalCode = Literal["queue_full", "draining", "deadline_unreachable", "backend_unavailable"]
+REFUSAL_CODES: Final[tuple[RefusalCode, ...]] = get_args(RefusalCode)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +22,8 @@ class QueueStatistics:
     requests: int
     rows: int
     """Rows that no batch has taken yet; part of a request that runs in pieces counts too."""
+    rows_by_class: tuple[int, ...]
+    """Of classes 1, 2 and 3, and late ones that may not be shed."""
     waiting_since_ns: Nanoseconds | None
     """When the request that has waited longest arrived."""
     earliest_deadline_at_ns: Nanoseconds | None
@@ -28,8 +33,8 @@ class QueueStatistics:
 class BatcherStatistics:
     """Counts since the start, and what waits and runs now.
 
-    At every moment ``arrived`` is the sum of the seven counts that follow it: each request is in
-    exactly one place, and ends in exactly one way.
+    At every moment ``arrived`` is the sum of the seven counts that follow it and ``probes``: each
+    request is in exactly one place, and ends in exactly one way.
     """
 
     arrived: int
@@ -41,6 +46,14 @@ class BatcherStatistics:
     expired: int
     cancelled: int
     failed: int
+    probes: int
+    """Requests that were refused and yet run, for nobody; neither accepted nor rejected."""
+    probes_in_time: int
+    """Those of them that would have met their deadline: each was refused in error."""
+    late: int
+    """Requests that may not be shed, and whose deadline passed before they were answered."""
+    poison_rows: int
+    """Rows that failed alone."""
     rejected_by_code: Mapping[RefusalCode, int]
     queue: QueueStatistics
     batches_running: int
@@ -60,4 +73,5 @@ class BatcherStatistics:
             + self.expired
             + self.cancelled
             + self.failed
+            + self.probes
         )

@@ -5,18 +5,19 @@ one hop from the backend's thread to the loop, which settles all its members.
 """
 
 import asyncio
-from collections.abc import Generator, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from contextlib import suppress
 from functools import partial
 from operator import itemgetter
 from typing import Final, assert_never
 
 from tidegate.clock import Clock
-from tidegate.errors import BackendError
+from tidegate.errors import BackendError, SettingError
 from tidegate.inference.arrays import Tensors
 from tidegate.observability import get_logger
 from tidegate.tensors.signature import VARIABLE, Signature
 from tidegate.units import NS_PER_MS, Nanoseconds, ns_to_seconds
+from tidegate_realtime.core.cap import Cap, Infeasible
 from tidegate_realtime.core.commands import (
     Answer,
     Batch,
@@ -28,10 +29,14 @@ from tidegate_realtime.core.commands import (
     StartBatch,
     WakeAt,
 )
+from tidegate_realtime.core.latency_model import LatencyModel
 from tidegate_realtime.core.limits import BatchLimits
 from tidegate_realtime.core.micro_batcher import MicroBatcher
+from tidegate_realtime.core.overhead import Overhead
+from tidegate_realtime.core.pace import Pace
 from tidegate_realtime.core.request import Request, State
 from tidegate_realtime.core.statistics import BatcherStatistics
+from tidegate_realtime.core.sweep import SweepLimits
 from tidegate_realtime.runtime.arrays import cut, gather, wrong_rows
 from tidegate_realtime.runtime.outcomes import (
     Answered,
@@ -43,41 +48,18 @@ from tidegate_realtime.runtime.outcomes import (
     time_spent,
 )
 from tidegate_realtime.runtime.ports import Backend, BatchResult
-from tidegate_realtime.runtime.warm_up import warm_up
+from tidegate_realtime.runtime.promise import Promise
+from tidegate_realtime.runtime.ticket import Ticket
+from tidegate_realtime.runtime.warm_up import measure, warm_up
 
 log: Final = get_logger(__name__)
 
 
-class Ticket:
-    """Stands for one request until it ends; ``await`` it, in one place, for its outcome."""
+_LIVE: Final = frozenset({State.WAITING, State.RUNNING})
 
-    __slots__ = ("_answered", "_driver", "_future", "_inputs", "_request")
 
-    def __init__(
-        self,
-        driver: "BatchDriver",
-        request: Request,
-        inputs: Tensors,
-        future: asyncio.Future[Outcome],
-    ) -> None:
-        self._driver = driver
-        self._request = request
-        self._inputs = inputs
-        self._future = future
-        self._answered: list[tuple[int, Tensors]] = []
-        """Of a request that runs in pieces: first row and outputs of those that have ended."""
-
-    def __await__(self) -> Generator[object, None, Outcome]:
-        """Wait for the outcome; every expected one is a value and nothing is raised.
-
-        Cancelling the await counts as the caller leaving: what waits never runs, what runs is
-        computed and dropped, and the batch-mates notice nothing.
-        """
-        try:
-            return (yield from self._future.__await__())
-        except asyncio.CancelledError:
-            self._driver.cancel(self)
-            raise
+class _UnusableBatchError(BackendError):
+    """No single row is to blame, so that there is none to look for."""
 
 
 class BatchDriver:
@@ -95,6 +77,7 @@ class BatchDriver:
         limits: BatchLimits,
         clock: Clock,
         name: str,
+        promise: Promise | None = None,
     ) -> None:
         """Take over an idle backend.
 
@@ -104,18 +87,31 @@ class BatchDriver:
             limits: As asked for; ``self.limits`` says what is in force.
             clock: The one that deadlines are read from.
             name: What logs call the model, such as ``risk@7``.
+            promise: The objective, from which everything else is derived once ``warm_up`` has
+                measured the model; ``None``: the cap of ``limits``, and nobody is refused who
+                finds room.
         """
         self._backend = backend
         self._signature = signature
         self._clock = clock
         self._name = name
         self._loop = asyncio.get_running_loop()
+        self._promise = promise
+        self._model = None if promise is None else promise.latency_model(backend.fixed_rows)
+        self._overhead = None if promise is None else Overhead(percentile=promise.percentile)
+        self._outside_ns = 0
+        self._is_sheddable = promise is None or not promise.best_effort
         self._batcher = MicroBatcher(
-            executors=backend.executors, limits=limits.lowered_to(backend.fixed_rows)
+            executors=backend.executors,
+            limits=limits.lowered_to(backend.fixed_rows),
+            model=self._model,
+            objective_ns=None if promise is None else promise.objective_ns,
+            overhead=self._overhead,
         )
         # Where all rows have one shape, which is the rule, nothing needs to be looked at.
         self._variable = [spec.name for spec in signature.inputs if VARIABLE in spec.row_shape]
         self._tickets: dict[Request, Ticket] = {}
+        self._probes: dict[Request, Tensors] = {}
         self._outputs: dict[Batch, Tensors] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._draining = False
@@ -128,13 +124,54 @@ class BatchDriver:
         """The limits in force: those asked for, the cap lowered to what the backend takes."""
         return self._batcher.limits
 
+    @property
+    def pace(self) -> Pace:
+        """The cap with its reason, the need and the expected times at present; to be read only."""
+        return self._batcher.pace
+
+    @property
+    def latency_model(self) -> LatencyModel | None:
+        """What was learned of execution times; ``None`` without a promise. To be read only."""
+        return self._model
+
     async def warm_up(self) -> None:
         """Pay every first-use cost before the first ``submit``; see ``runtime.warm_up``.
 
+        With a promise, also measure how long batches take, and derive the cap.
+
         Raises:
             BackendError: The model does not run on zeros.
+            SettingError: Not even one row is answered within the objective, and ``best_effort``
+                does not allow that.
         """
-        await warm_up(self._backend, self._signature, cap_rows=self.limits.cap_rows)
+        promise, model = self._promise, self._model
+        if promise is None or model is None:
+            await warm_up(self._backend, self._signature, cap_rows=self.limits.cap_rows)
+            return
+        limits = SweepLimits(
+            budget_ns=promise.warm_up_budget_ns,
+            sizes=tuple(promise.sizes_for(self._backend.fixed_rows)),
+            objective_ns=promise.objective_ns,
+        )
+        runs = await measure(self._backend, self._signature, limits, self._clock)
+        now_ns = self._clock.now_ns()
+        for rows, times in runs.items():
+            for took_ns in times:
+                model.observe(rows, took_ns, now_ns)
+        self.pace.renew()
+        cap = self.pace.cap
+        if isinstance(cap, Infeasible) and not promise.best_effort:
+            raise SettingError(cap.message(self._name))
+        if isinstance(cap, Cap) and cap.warning:
+            log.warning("objective_tight", model=self._name, problem=cap.warning)
+        log.info("model_measured", model=self._name, cap_rows=self.pace.cap_rows)
+
+    def on_reply(self, outside_ns: int) -> None:
+        """Learn what a request spent in the caller's code: decoding before, encoding after.
+
+        The objective must leave room for it. Once in a while is enough.
+        """
+        self._outside_ns = outside_ns
 
     def submit(
         self,
@@ -143,6 +180,8 @@ class BatchDriver:
         rows: int,
         deadline_at_ns: Nanoseconds,
         arrived_at_ns: Nanoseconds | None = None,
+        priority: int = 2,
+        sheddable: bool | None = None,
     ) -> Ticket:
         """Take a request; never blocks, and refuses by an outcome.
 
@@ -153,6 +192,9 @@ class BatchDriver:
             deadline_at_ns: From this instant of the driver's clock on the request is ``Expired``.
             arrived_at_ns: When its last byte arrived, if that was before now: waiting counts
                 from there.
+            priority: 1 highest, 2 normal, 3 bulk.
+            sheddable: Whether it may be refused, expired or dropped; by default it may, unless
+                the model's promise is best effort.
 
         Raises:
             ValueError: The arrays do not have this number of rows: a bug of the caller, which
@@ -166,6 +208,9 @@ class BatchDriver:
             self._shape_key(inputs),
             now_ns if arrived_at_ns is None else arrived_at_ns,
             deadline_at_ns,
+            priority,
+            self._is_sheddable if sheddable is None else sheddable,
+            sum([array.nbytes for array in inputs.values()]),
         )
         commands = self._batcher.on_arrival(request, now_ns)
         ticket = Ticket(self, request, inputs, self._loop.create_future())
@@ -179,10 +224,10 @@ class BatchDriver:
         The ticket resolves to ``Cancelled``. What waits never runs; what runs is computed and
         dropped.
         """
-        if ticket._request in self._tickets:
+        if ticket.request in self._tickets:
             now_ns = self._clock.now_ns()
-            commands = self._batcher.on_cancel(ticket._request, now_ns)
-            self._settle(ticket._request, Cancelled())
+            commands = self._batcher.on_cancel(ticket.request, now_ns)
+            self._settle(ticket.request, Cancelled())
             self._obey(commands, now_ns)
 
     def statistics(self) -> BatcherStatistics:
@@ -231,21 +276,28 @@ class BatchDriver:
                 case Fail():
                     self._fail(command)
                 case Reject():
-                    self._settle(command.request, Rejected.of(command, self.limits))
+                    self._reject(command)
                 case _:
                     assert_never(command)
+
+    def _reject(self, reject: Reject) -> None:
+        if reject.probe is not None:
+            self._probes[reject.probe] = self._tickets[reject.request].inputs
+        outcome = Rejected.of(reject, self.limits, model=self._name)
+        self._settle(reject.request, outcome)
 
     def _start(self, batch: Batch) -> None:
         done = partial(self._report, batch)
         try:
             inputs = gather([self._rows_of(piece) for piece in batch.pieces])
         except (ValueError, MemoryError) as error:  # rows that do not stack, or too many bytes
-            done(BackendError(f"cannot stack a batch of {batch.rows} rows: {error}"))
+            done(_UnusableBatchError(f"cannot stack a batch of {batch.rows} rows: {error}"))
         else:
             self._backend.begin(inputs, rows=batch.rows, done=done)
 
     def _rows_of(self, piece: Piece) -> Tensors:
-        inputs = self._tickets[piece.request]._inputs
+        probed = self._probes.get(piece.request) if piece.request.is_probe else None
+        inputs = self._tickets[piece.request].inputs if probed is None else probed
         if piece.rows == piece.request.rows:
             return inputs
         return cut(inputs, piece.first_row, piece.first_row + piece.rows)
@@ -253,18 +305,30 @@ class BatchDriver:
     def _report(self, batch: Batch, result: BatchResult) -> None:
         """Bring a result to the loop; called on any thread, once per batch."""
         with suppress(RuntimeError):  # the loop is closed, and with it everybody who waits
-            self._loop.call_soon_threadsafe(self._end, batch, result)
+            ended_at_ns = self._clock.now_ns()
+            self._loop.call_soon_threadsafe(self._end, batch, result, ended_at_ns)
 
-    def _end(self, batch: Batch, result: BatchResult) -> None:
+    def _end(self, batch: Batch, result: BatchResult, ended_at_ns: Nanoseconds) -> None:
         now_ns = self._clock.now_ns()
         if not isinstance(result, BackendError) and (fault := wrong_rows(result, batch.rows)):
-            result = BackendError(f"output {fault}")
+            result = _UnusableBatchError(f"output {fault}")
         if isinstance(result, BackendError):
             log.warning("batch_failed", model=self._name, rows=batch.rows, error=str(result))
-            self._obey(self._batcher.on_batch_failed(batch, result, now_ns), now_ns)
+            may_rerun = not isinstance(result, _UnusableBatchError)
+            commands = self._batcher.on_batch_failed(batch, result, now_ns, may_rerun=may_rerun)
+            self._obey(commands, now_ns)
         else:
+            if self._overhead is not None:
+                self._overhead.on_request(now_ns - ended_at_ns + self._outside_ns)
             self._outputs[batch] = result
-            self._obey(self._batcher.on_batch_end(batch, now_ns), now_ns)
+            took_ns = ended_at_ns - batch.started_at_ns
+            self._obey(self._batcher.on_batch_end(batch, now_ns, took_ns=took_ns), now_ns)
+        self._forget_probes(batch)
+
+    def _forget_probes(self, batch: Batch) -> None:
+        for piece in batch.pieces if self._probes else ():
+            if piece.request.state not in _LIVE:
+                self._probes.pop(piece.request, None)
 
     def _answer(self, batch: Batch, now_ns: Nanoseconds) -> None:
         outputs = self._outputs.pop(batch)
@@ -279,19 +343,19 @@ class BatchDriver:
     ) -> None:
         request = piece.request
         if piece.rows < request.rows:
-            ticket._answered.append((piece.first_row, outputs))
+            ticket.answered.append((piece.first_row, outputs))
             if request.state is not State.ANSWERED:
                 return
-            outputs = gather([part for _, part in sorted(ticket._answered, key=itemgetter(0))])
+            outputs = gather([part for _, part in sorted(ticket.answered, key=itemgetter(0))])
         self._settle(request, Answered(outputs, *time_spent(request, now_ns)))
 
     def _fail(self, fail: Fail) -> None:
         for request in fail.requests:
-            self._settle(request, Failed(error=fail.error))
+            self._settle(request, Failed(error=fail.error, poison_row=fail.poison_row))
 
     def _settle(self, request: Request, outcome: Outcome) -> None:
         """End a request; the only place where a future is touched, in whatever state it is."""
-        future = self._tickets.pop(request)._future
+        future = self._tickets.pop(request).future
         self._settled += 1
         if not future.done():
             future.set_result(outcome)
@@ -315,18 +379,14 @@ class BatchDriver:
             # "at once": asked for the exact rest, it would spin until the deadline.
             self._wake_in(Nanoseconds(max(at_ns - now_ns, NS_PER_MS)), at_ns)
         else:
+            if self._overhead is not None:
+                self._overhead.on_timer(now_ns - at_ns)
             self._obey(self._batcher.on_tick(now_ns), now_ns)
 
     def _report_totals(self) -> None:
         statistics = self.statistics()
-        totals = {
-            "arrived": statistics.arrived,
-            "answered": statistics.answered,
-            "rejected": statistics.rejected,
-            "expired": statistics.expired,
-            "cancelled": statistics.cancelled,
-            "failed": statistics.failed,
-        }
+        counted = ("arrived", "answered", "rejected", "expired", "cancelled", "failed", "probes")
+        totals = {name: getattr(statistics, name) for name in counted}
         if statistics.unaccounted or self._settled != statistics.arrived:
             log.error("totals_differ", model=self._name, settled=self._settled, **totals)
         else:

@@ -1,11 +1,12 @@
 """How a request can end: exactly one of these five values for each."""
 
+import math
 from dataclasses import dataclass
 from typing import Final, Self, TypeAlias, assert_never
 
 from tidegate.errors import BackendError
 from tidegate.inference.arrays import Tensors
-from tidegate.units import Nanoseconds
+from tidegate.units import Nanoseconds, ns_to_ms
 from tidegate_realtime.core.commands import Reject
 from tidegate_realtime.core.limits import BatchLimits
 from tidegate_realtime.core.request import Request
@@ -37,10 +38,19 @@ class Rejected:
     message: str
     retry_after_ms: int
     """When another try is worthwhile, at the earliest. Without jitter."""
+    predicted_ms: float | None = None
+    """From its arrival to its answer, had it been admitted; ``None`` if that is not known, as are
+    the two that follow."""
+    slo_ms: float | None = None
+    """What it allows."""
+    rows_ahead: int | None = None
+    """Rows that waited when it came."""
 
     @classmethod
-    def of(cls, reject: Reject, limits: BatchLimits) -> Self:
+    def of(cls, reject: Reject, limits: BatchLimits, *, model: str) -> Self:
         """Say in one sentence why, with the figures, and what to do about it."""
+        if reject.code == "deadline_unreachable":
+            return cls._unreachable(reject, model)
         rows, room = reject.request.rows, limits.queue_limit_rows
         match reject.code:
             case "draining":
@@ -50,6 +60,16 @@ class Rejected:
                     f"The request has {rows} rows, and at most {room} may wait here; split it, "
                     "or submit an offline job."
                 )
+            case "queue_full" if reject.rows_ahead + rows <= room:
+                message = (
+                    f"{limits.queue_limit_bytes} bytes of inputs may wait, and there is no room "
+                    "for this request; try again later."
+                )
+            case "backend_unavailable":
+                message = (
+                    f"Every call of {model} has run much longer than it ever did, and may hang; "
+                    "try again later, or send the request to another server."
+                )
             case "queue_full":
                 message = (
                     f"{reject.rows_ahead} rows are waiting, of at most {room}, which leaves no "
@@ -58,6 +78,23 @@ class Rejected:
             case _:
                 assert_never(reject.code)
         return cls(code=reject.code, message=message, retry_after_ms=RETRY_AFTER_MS)
+
+    @classmethod
+    def _unreachable(cls, reject: Reject, model: str) -> Self:
+        request = reject.request
+        predicted_ms = ns_to_ms(reject.predicted_ns or 0)
+        slo_ms = ns_to_ms(request.deadline_at_ns - request.arrived_at_ns)
+        retry_after_ms = math.ceil(ns_to_ms(reject.retry_after_ns or 0))
+        return cls(
+            code=reject.code,
+            message=f"{model} needs about {predicted_ms:.1f} ms ({reject.rows_ahead} rows are "
+            f"ahead), but the request allows {slo_ms:.1f} ms. Retry after {retry_after_ms} ms, "
+            "send a longer Tidegate-Deadline-Ms, or submit an offline job if nobody is waiting.",
+            retry_after_ms=retry_after_ms,
+            predicted_ms=predicted_ms,
+            slo_ms=slo_ms,
+            rows_ahead=reject.rows_ahead,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +125,9 @@ class Failed:
     """A batch with rows of this request failed."""
 
     error: BackendError
+    poison_row: int | None = None
+    """The row, counted in the request from 0, that fails alone while others succeed: the caller's
+    fault. ``None``: the model's, or nobody can tell."""
 
 
 Outcome: TypeAlias = Answered | Rejected | Expired | Cancelled | Failed

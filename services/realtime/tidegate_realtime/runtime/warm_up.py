@@ -1,13 +1,16 @@
 """Paying first-use costs before the first caller would."""
 
 import asyncio
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from tidegate.clock import Clock
 from tidegate.errors import BackendError
 from tidegate.inference.arrays import Tensors
 from tidegate.tensors.datatypes import DATATYPES
 from tidegate.tensors.signature import VARIABLE, Signature, TensorSpec
+from tidegate_realtime.core.sweep import Sweep, SweepLimits
 from tidegate_realtime.runtime.ports import Backend, BatchResult
 
 
@@ -32,6 +35,35 @@ async def warm_up(backend: Backend, signature: Signature, *, cap_rows: int) -> N
             raise BackendError(
                 f"the warm-up batch of zeros, rows={rows}, failed: {result}"
             ) from result
+
+
+async def measure(
+    backend: Backend, signature: Signature, limits: SweepLimits, clock: Clock
+) -> Mapping[int, Sequence[int]]:
+    """Run zeros in all sizes that may pay, as often as a time budget allows.
+
+    Pays every first-use cost as ``warm_up`` does, and tells how long batches take. Cancelling
+    leaves the call that is running to end by itself.
+
+    Returns:
+        Times in nanoseconds by rows, the first run of each size left out.
+
+    Raises:
+        BackendError: The model does not run the smallest batch of zeros.
+    """
+    sweep = Sweep(limits, now_ns=clock.now_ns())
+    while (rows := sweep.next_rows(clock.now_ns())) is not None:
+        inputs = zeros(signature, rows)
+        began_at_ns = clock.now_ns()
+        result = await _run(backend, inputs, rows)
+        now_ns = clock.now_ns()
+        if not isinstance(result, BackendError):
+            sweep.on_run(rows, now_ns - began_at_ns, now_ns)
+        elif sweep.runs:
+            sweep.on_failed(rows)
+        else:
+            raise BackendError(f"warm-up with {rows} rows of zeros: {result}") from result
+    return sweep.runs
 
 
 def zeros(signature: Signature, rows: int) -> Tensors:

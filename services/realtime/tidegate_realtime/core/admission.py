@@ -1,0 +1,226 @@
+"""Admission: refuse at arrival what cannot be answered in time.
+
+A request is admitted if its own answer is foretold before its deadline and nobody behind it is
+pushed past theirs. Its own answer comes, with the objective's probability, at
+
+    C(b) = start + c_m·Σ m_i + z·c_m·√(Σ s_i² + s_running²) + L(b) + o
+
+with the batches ahead as ``plan`` forms them, and b the largest allowed size for which C(b) still
+fits: so much may its batch grow after the promise was made. At least b must be what the load needs.
+What is admitted is queued in the same call, which is its reservation: the next request finds it
+ahead of itself.
+
+Most requests are the last of all, and are added to the plan of the request before, which costs
+O(1); the plan is made again after each batch. One in the middle plans anew.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from operator import itemgetter
+from typing import Final, NamedTuple, TypeAlias
+
+from tidegate.units import NS_PER_MS, Nanoseconds
+from tidegate_realtime.core.commands import Batch
+from tidegate_realtime.core.deadline_queue import DeadlineQueue, Entry
+from tidegate_realtime.core.lanes import Lanes
+from tidegate_realtime.core.pace import Pace
+from tidegate_realtime.core.plan import FOREVER, Free, Plan, batches_of
+from tidegate_realtime.core.request import Request
+from tidegate_realtime.core.sojourn import Sojourn
+from tidegate_realtime.core.statistics import RefusalCode
+
+MOST_BEHIND: Final = 64
+"""Batches behind a request that are looked at; with more, nobody is let in before them."""
+STUCK: Final = 3
+"""A call that has run this many times its promise is not expected to end."""
+_LEAST_RETRY_NS: Final = NS_PER_MS
+
+
+Step: TypeAlias = tuple[Request, int]
+"""First request of a batch; and the place of the new request in it, 0 in those behind."""
+
+
+class Refusal(NamedTuple):
+    """Why a request is not admitted."""
+
+    code: RefusalCode
+    predicted_ns: Nanoseconds | None = None
+    """From its arrival to its answer, had it been admitted."""
+    retry_after_ns: Nanoseconds | None = None
+    """When it would fit, if nothing else came."""
+
+
+class Admission:
+    """Promises of one batcher; whoever changes what waits or runs calls ``forget``."""
+
+    def __init__(self, pace: Pace, lanes: Lanes, sojourn: Sojourn) -> None:
+        self._pace = pace
+        self._lanes = lanes
+        self._sojourn = sojourn
+        self._plan: Plan | None = None
+        self._valid_until_ns = 0
+        self._is_idle = False  # an executor would begin the open batch at once
+
+    def forget(self) -> None:
+        """Plan anew for the next request: batches have started or ended, or rows have left."""
+        self._plan = None
+
+    def admit(
+        self, request: Request, running: Sequence[Batch], retries: Sequence[Batch], now_ns: int
+    ) -> Refusal | None:
+        """Queue a request, or say why not.
+
+        Args:
+            request: It has just arrived, and is sheddable.
+            running: Batches that executors run.
+            retries: Parts of failed batches, which go first.
+            now_ns: The present.
+        """
+        lane = self._lanes.lane_of(request)
+        is_last = (
+            lane.rows == self._lanes.rows
+            and request.rows <= self._pace.cap_rows
+            and lane.goes_last(request)
+        )
+        plan = self._plan
+        if plan is None or not is_last or now_ns > self._valid_until_ns:
+            self._plan = None
+            free = self._free(running, retries, now_ns)
+            if not free:
+                return Refusal("backend_unavailable")
+            plan = Plan(self._pace, free)
+            if not is_last:
+                return self._admit_within(request, lane, plan)
+            self._plan_lane(lane, plan)
+            self._plan = plan
+        return self._admit_last(request, plan)
+
+    def _admit_last(self, request: Request, plan: Plan) -> Refusal | None:
+        rows, deadline_ns = request.rows, request.deadline_at_ns
+        if plan.has_room(rows, deadline_ns):
+            place, base_ns = plan.rows + rows, plan.base_ns()
+        else:
+            place, base_ns = rows, plan.next_base_ns()
+        need_rows = 0 if self._is_idle and not plan.rows else self._pace.need_rows
+        strict_ns = deadline_ns - self._sojourn.strictness_ns
+        promised = plan.promise_rows(place, need_rows, base_ns, strict_ns)
+        if not promised:
+            return self._unreachable(request, max(place, need_rows), base_ns)
+        request.reserved_rows = promised
+        plan.add(rows, deadline_ns)
+        self._lanes.push(request)
+        return None
+
+    def _admit_within(self, request: Request, lane: DeadlineQueue, plan: Plan) -> Refusal | None:
+        """Queue it for a try, and withdraw it if somebody would be late by it, or itself."""
+        lanes = self._lanes
+        lanes.push(request)
+        entries = lane.single_rows() if lane.rows == lanes.rows else None
+        if entries is None:
+            batches = batches_of(lanes.in_order(), self._pace.cap_rows)
+            refusal = self._try(request, _each_batch(plan, batches, request), plan)
+        else:
+            at = bisect_right(entries, request.deadline_at_ns, key=itemgetter(0)) - 1
+            refusal = self._try(request, _each_jump(plan, entries, at), plan)
+            if refusal is None:
+                self._plan = plan
+        if refusal is not None:
+            lanes.withdraw(request)
+        return refusal
+
+    def _try(self, request: Request, steps: Iterator[Step], plan: Plan) -> Refusal | None:
+        """Promise its own batch, and look at every batch behind it."""
+        need_rows = 0 if self._is_idle and plan.batches == 1 else self._pace.need_rows
+        moved: list[tuple[Request, int]] = []
+        for head, place in steps:
+            base_ns = plan.base_ns()
+            if place:
+                strict_ns = request.deadline_at_ns - self._sojourn.strictness_ns
+                promised = plan.promise_rows(place, need_rows, base_ns, strict_ns)
+                moved = [(request, promised)]
+                own = max(place, need_rows), base_ns
+            else:
+                promised = plan.promise_rows(plan.rows, 0, base_ns, plan.deadline_ns)
+                moved.append((head, min(head.reserved_rows, promised)))
+            if not promised or len(moved) > MOST_BEHIND:
+                return self._unreachable(request, *own)
+        for each, rows in moved:
+            each.reserved_rows = rows
+        return None
+
+    def _unreachable(self, request: Request, rows: int, base_ns: float) -> Refusal:
+        model, cap_rows = self._pace.model, self._pace.cap_rows
+        assert model is not None
+        answered_at_ns = int(base_ns) + model.tail_ns(min(rows, cap_rows))
+        late_ns = answered_at_ns - request.deadline_at_ns + self._sojourn.strictness_ns
+        return Refusal(
+            "deadline_unreachable",
+            Nanoseconds(answered_at_ns - request.arrived_at_ns),
+            Nanoseconds(max(late_ns, _LEAST_RETRY_NS)),
+        )
+
+    def _plan_lane(self, lane: DeadlineQueue, plan: Plan) -> None:
+        entries = lane.single_rows()
+        if entries is None:
+            for request in lane.in_order():
+                plan.add(request.waiting_rows, deadline_of(request))
+        else:
+            for _ in plan.fill(entries):
+                pass
+
+    def _free(self, running: Sequence[Batch], retries: Sequence[Batch], now_ns: int) -> list[Free]:
+        """Foretell when each executor is free; one that seems to hang is not counted on."""
+        model = self._pace.model
+        assert model is not None
+        free: list[Free] = []
+        until_ns = FOREVER
+        for batch in running:
+            rows, ran_ns = min(batch.rows, model.largest_size), now_ns - batch.started_at_ns
+            mean_ns = model.mean_ns(rows)
+            if ran_ns > STUCK * model.tail_ns(rows):
+                if not batch.is_overdue:
+                    batch.is_overdue = True
+                    model.observe_running(rows, ran_ns, Nanoseconds(now_ns))
+                continue
+            left_ns = mean_ns - ran_ns if ran_ns < mean_ns else model.rest_ns(rows, ran_ns)
+            until_ns = min(until_ns, now_ns + left_ns)
+            free.append((now_ns + left_ns, model.std_ns(rows) ** 2))
+        self._is_idle = len(running) < self._pace.executors
+        if self._is_idle:
+            until_ns = now_ns
+            free += [(now_ns, 0.0)] * (self._pace.executors - len(running))
+        self._valid_until_ns = until_ns
+        for batch in retries if free else ():
+            free.sort()
+            at_ns, variance = free[0]
+            free[0] = (at_ns + model.mean_ns(min(batch.rows, model.largest_size)), variance)
+        return free
+
+
+def _each_jump(plan: Plan, entries: Sequence[Entry], at: int) -> Iterator[Step]:
+    """Fill a plan, and stop at the batch with the row ``at`` and at all behind it."""
+    for first in plan.fill(entries):
+        if at < first:
+            yield entries[first][2], 0
+        elif at < first + plan.rows:
+            yield entries[first][2], at - first + 1
+
+
+def _each_batch(plan: Plan, batches: Sequence[list[Request]], new: Request) -> Iterator[Step]:
+    """Fill a plan batch by batch, and stop at the one with the new request and all behind it."""
+    found = False
+    for batch in batches:
+        plan.close()
+        place = 0
+        for request in batch:
+            plan.add(request.waiting_rows, deadline_of(request))
+            if request is new:
+                place = plan.rows
+        if found or place:
+            yield batch[0], place
+        found = found or place > 0
+
+
+def deadline_of(request: Request) -> int:
+    """Return until when a request must be answered; for ever if it may not be shed."""
+    return request.deadline_at_ns if request.sheddable else FOREVER

@@ -1,0 +1,86 @@
+"""Which rows an idle executor gets: size first, victims only when needed.
+
+As many rows as the cap allows, unless one of them would be late on average; then the largest
+allowed size that all its rows can bear, as long as that is company enough; else the row that asks
+for less is given up, because a small batch for its sake would make many others late. Judged by the
+mean: admission has judged by the tail, and to do so twice drops what was admitted (simulated at
+four times the capacity: 4 to 30 % against 0.4 %).
+
+Company enough is what the present load needs, or what the row was promised if that is less: a load
+that grows later does not cost it its place.
+"""
+
+from itertools import chain, islice
+from typing import NamedTuple
+
+from tidegate.units import Nanoseconds
+from tidegate_realtime.core.lanes import Lanes
+from tidegate_realtime.core.pace import Pace
+from tidegate_realtime.core.request import Request
+
+
+class Choice(NamedTuple):
+    """How many rows to take, or whom to give up first."""
+
+    rows: int
+    """Most rows to take."""
+    is_shrunk: bool = False
+    """Whether more would have fitted the cap."""
+    victim: Request | None = None
+    """Cannot be answered without harm to the others: drop it and choose again."""
+
+
+def choose(lanes: Lanes, pace: Pace, now_ns: Nanoseconds) -> Choice:
+    """Choose for an executor that is idle now; rows wait."""
+    rows = min(pace.cap_rows, lanes.rows)
+    model = pace.model
+    if model is None or not pace.sizes:
+        return Choice(pace.cap_rows)
+    begin_ns = now_ns + pace.overhead_ns
+    lane = lanes.sole()
+    first = lane.first() if lane is not None else None
+    if lane is not None and first is not None and first.sheddable:
+        if begin_ns + model.mean_ns(rows) <= first.deadline_at_ns:
+            return Choice(pace.cap_rows)
+        return _shrink([(first, rows)], rows, pace, begin_ns, lane.least_rows(pace.cap_rows))
+    return _choose_among_several(lanes, pace, rows, begin_ns)
+
+
+def _choose_among_several(lanes: Lanes, pace: Pace, rows: int, begin_ns: int) -> Choice:
+    """Choose where the first row need not be the most urgent one."""
+    urgent: list[tuple[Request, int]] = []  # each more urgent than all before it, and its place
+    place = 0
+    for request in islice(lanes.in_order(), rows):
+        if place >= rows:
+            break
+        if request.sheddable and (
+            not urgent or request.deadline_at_ns < urgent[-1][0].deadline_at_ns
+        ):
+            urgent.append((request, place))
+        place += request.waiting_rows
+    return _shrink(urgent, rows, pace, begin_ns, 1)
+
+
+def _shrink(
+    urgent: list[tuple[Request, int]], rows: int, pace: Pace, begin_ns: int, least_rows: int
+) -> Choice:
+    model = pace.model
+    assert model is not None
+    victim = urgent[-1][0] if urgent else None
+    smaller = (size for size in reversed(pace.sizes) if least_rows <= size < rows)
+    for size in chain((rows,), smaller):
+        while urgent and urgent[-1][1] >= size:
+            urgent.pop()
+        last = urgent[-1][0] if urgent else None
+        if last is None or begin_ns + model.mean_ns(size) <= last.deadline_at_ns:
+            if size == rows:
+                return Choice(pace.cap_rows)
+            if size >= _enough(last, pace):
+                return Choice(size, is_shrunk=True)
+            break
+    return Choice(0, victim=victim)
+
+
+def _enough(urgent: Request | None, pace: Pace) -> int:
+    reserved = urgent.reserved_rows if urgent is not None else 0
+    return min(pace.need_rows, reserved) if reserved else pace.need_rows

@@ -1,0 +1,97 @@
+"""Where every request is, counted; and the only place that moves one."""
+
+from collections import Counter
+
+from tidegate_realtime.core.probes import Probes
+from tidegate_realtime.core.request import TABLE, Event, Request, State, advance
+from tidegate_realtime.core.statistics import (
+    REFUSAL_CODES,
+    BatcherStatistics,
+    DispatchReason,
+    QueueStatistics,
+    RefusalCode,
+)
+
+_STARTED = TABLE[State.WAITING, Event.BATCH_STARTED]
+_ENDED = TABLE[State.RUNNING, Event.BATCH_ENDED]
+_WAITING = State.WAITING
+"""Local names, because looking a member up in its class takes four times as long."""
+
+
+class Ledger:
+    """Requests by state. Probes are moved as the others are, and not counted among them."""
+
+    __slots__ = (
+        "arrived",
+        "batches_by_reason",
+        "batches_by_rows",
+        "counts",
+        "late",
+        "poison_rows",
+        "rejected_by_code",
+    )
+
+    def __init__(self) -> None:
+        self.arrived = 0
+        self.counts = dict.fromkeys(State, 0)  # except ARRIVING, which no request stays in
+        self.rejected_by_code: Counter[RefusalCode] = Counter(dict.fromkeys(REFUSAL_CODES, 0))
+        self.batches_by_reason: Counter[DispatchReason] = Counter()
+        self.batches_by_rows: Counter[int] = Counter()
+        self.late = 0
+        self.poison_rows = 0
+
+    @property
+    def accepted(self) -> int:
+        """Requests admitted so far, however they ended."""
+        return self.arrived - self.counts[State.REJECTED]
+
+    def move(self, request: Request, event: Event) -> None:
+        """Apply an event to a request.
+
+        Raises:
+            IllegalTransitionError: It cannot happen in the state of the request.
+        """
+        before = request.state
+        request.state = after = advance(before, event)
+        if not request.is_probe:
+            self.counts[before] -= 1
+            self.counts[after] += 1
+
+    def start(self, request: Request) -> None:
+        """Move a request whose first rows are in a batch now: ``BATCH_STARTED``, without a call."""
+        if request.state is not _WAITING or request.is_probe:
+            self.move(request, Event.BATCH_STARTED)
+            return
+        request.state = _STARTED
+        self.counts[_WAITING] -= 1
+        self.counts[_STARTED] += 1
+
+    def end(self, requests: int) -> None:
+        """Count requests that were moved from ``RUNNING`` to ``ANSWERED``."""
+        self.counts[_STARTED] -= requests
+        self.counts[_ENDED] += requests
+
+    def statistics(
+        self, probes: Probes, queue: QueueStatistics, batches_running: int
+    ) -> BatcherStatistics:
+        """Put all counts together with what waits and runs."""
+        counts = self.counts
+        return BatcherStatistics(
+            arrived=self.arrived,
+            waiting=counts[State.WAITING],
+            running=counts[State.RUNNING],
+            answered=counts[State.ANSWERED],
+            rejected=counts[State.REJECTED] - probes.started,
+            expired=counts[State.EXPIRED],
+            cancelled=counts[State.CANCELLED],
+            failed=counts[State.FAILED],
+            probes=probes.started,
+            probes_in_time=probes.in_time,
+            late=self.late,
+            poison_rows=self.poison_rows,
+            rejected_by_code=self.rejected_by_code.copy(),
+            queue=queue,
+            batches_running=batches_running,
+            batches_by_reason=self.batches_by_reason.copy(),
+            batches_by_rows=self.batches_by_rows.copy(),
+        )

@@ -1,0 +1,57 @@
+"""Probes: a few refused requests that run all the same, for nobody, to see whether they were late.
+
+Without them a refusal is never tested, and a latency model that has become too gloomy could refuse
+everything, see no batch any more, and never learn better. So one in a hundred refusals is a probe,
+by a counter and not by dice, up to a thousandth of what is accepted; and whenever nothing waits or
+runs, the refused request is, because then it costs nobody anything.
+"""
+
+from typing import Final
+
+from tidegate.units import Nanoseconds
+from tidegate_realtime.core.request import Request
+
+EVERY: Final = 100
+"""Refusals between two probes."""
+SHARE: Final = 1_000
+"""Accepted requests for each probe, at least."""
+
+
+class Probes:
+    """Counts refusals, and what became of the probes among them."""
+
+    __slots__ = ("_refusals", "in_time", "started")
+
+    def __init__(self) -> None:
+        self._refusals = 0
+        self.started = 0
+        self.in_time = 0
+        """Ended before the deadline of the request that they stand for."""
+
+    def stand_in(self, request: Request, *, accepted: int, is_idle: bool) -> Request | None:
+        """Return a probe for a request that was refused; mostly ``None``.
+
+        Args:
+            request: What was refused.
+            accepted: Requests accepted so far.
+            is_idle: Whether nothing waits or runs.
+        """
+        self._refusals += 1
+        due = self._refusals >= EVERY and (self.started + 1) * SHARE <= accepted
+        if not due and not is_idle:
+            return None
+        self._refusals = 0
+        self.started += 1
+        return Request(
+            request.rows,
+            request.shape_key,
+            request.arrived_at_ns,
+            request.deadline_at_ns,
+            sheddable=False,
+            size_bytes=request.size_bytes,
+            is_probe=True,
+        )
+
+    def on_answered(self, probe: Request, now_ns: Nanoseconds) -> None:
+        """Take in that the last rows of a probe have ended."""
+        self.in_time += now_ns <= probe.deadline_at_ns
