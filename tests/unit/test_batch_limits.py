@@ -15,4 +15,4 @@ def test_a_cap_is_only_ever_lowered_to_what_a_backend_takes(
     fixed_rows: int | None, cap: int
 ) -> None:
     limits = BatchLimits(cap_rows=8, queue_limit_rows=100).lowered_to(fixed_rows)
-    assert limits == BatchLimits(cap_rows=cap, queue_limit_rows=100)
+    assert limits == BatchLimits(cap_rows=cap, memory_rows=fixed_rows, queue_limit_rows=100)
