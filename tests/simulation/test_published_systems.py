@@ -31,6 +31,13 @@ def test_eager_batches_stay_below_the_bound_without_coordination(policy: str) ->
     assert simulate(policy, at_the_bound)[0].in_objective_ratio < 0.99
 
 
+def test_ours_passes_the_bound_without_coordination() -> None:
+    above = poisson(
+        SYMPHONY, rate_rps=UNCOORDINATED_RPS + 100, requests=20_000, slo_ms=25, executors=8
+    )
+    assert simulate("slo", above)[0].in_objective_ratio >= 0.99
+
+
 def test_no_policy_passes_the_bound_of_perfect_staggering() -> None:
     above = poisson(SYMPHONY, rate_rps=STAGGERED_RPS, requests=20_000, slo_ms=25, executors=8)
     for policy in ("slo", "fixed:16:8", "mean-regression", "early-drop", "lazy-drop"):

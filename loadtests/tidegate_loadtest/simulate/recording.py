@@ -3,7 +3,7 @@
 from array import array
 from itertools import repeat
 
-from tidegate_realtime.core.commands import Batch, Fail
+from tidegate_realtime.core.commands import Batch, Fail, Reject
 from tidegate_realtime.core.request import Request, State
 
 ANSWERED = State.ANSWERED
@@ -29,6 +29,8 @@ class Recording:
         "failed",
         "idle_while_rows_wait_ns",
         "last_arrival_ns",
+        "probes",
+        "probes_in_time",
         "rejected_at_ns",
     )
 
@@ -46,6 +48,10 @@ class Recording:
         """When each request arrived that was accepted and never answered."""
         self.cancelled = 0
         self.failed = 0
+        self.probes = 0
+        """Refused requests that ran all the same, for nobody; they count as rejected."""
+        self.probes_in_time = 0
+        """Those that would have made it: refused in error."""
         self.batch_at_ns = array("q")
         self.batch_rows = array("q")
         self.batch_took_ns = array("q")
@@ -55,9 +61,16 @@ class Recording:
     def answer(self, batch: Batch, now_ns: int) -> None:
         """Note whom a batch completed; whoever ended otherwise before is in another column."""
         done = [piece.request for piece in batch.pieces if piece.request.state is ANSWERED]
+        if self.probes and any(request.is_probe for request in done):
+            done = self._without_probes(done, now_ns)
         self.answered_at_ns.extend([request.arrived_at_ns for request in done])
         self.answered_deadline_ns.extend([request.deadline_at_ns for request in done])
         self.answered_ended_ns.extend(repeat(now_ns, len(done)))
+
+    def _without_probes(self, done: list[Request], now_ns: int) -> list[Request]:
+        probes = [request for request in done if request.is_probe]
+        self.probes_in_time += sum(now_ns <= probe.deadline_at_ns for probe in probes)
+        return [request for request in done if not request.is_probe]
 
     def start(self, batch: Batch, took_ns: int, now_ns: int) -> None:
         """Note a model call."""
@@ -65,9 +78,10 @@ class Recording:
         self.batch_rows.append(batch.rows)
         self.batch_took_ns.append(took_ns)
 
-    def reject(self, request: Request) -> None:
-        """Note a refusal."""
-        self.rejected_at_ns.append(request.arrived_at_ns)
+    def reject(self, command: Reject) -> None:
+        """Note a refusal, and whether a probe tests it."""
+        self.rejected_at_ns.append(command.request.arrived_at_ns)
+        self.probes += command.probe is not None
 
     def expire(self, request: Request) -> None:
         """Note a request that was accepted in vain."""
@@ -75,7 +89,7 @@ class Recording:
 
     def fail(self, command: Fail) -> None:
         """Note whom a failed batch took along."""
-        self.failed += len(command.requests)
+        self.failed += sum(not request.is_probe for request in command.requests)
 
     def check(self) -> None:
         """Hold the run to its first promise: every request that arrived ended exactly once.

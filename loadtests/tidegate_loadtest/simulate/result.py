@@ -40,6 +40,10 @@ class SimulationResult:
     """Answered after the deadline."""
     cancelled: int
     failed: int
+    probes: int
+    """Refused requests that ran all the same, to learn whether the refusal was right."""
+    probes_in_time: int
+    """Those that would have made it."""
     in_objective_ratio: float
     """Answers in time, of everything that arrived."""
     idle_while_rows_wait: float
@@ -88,6 +92,8 @@ class SimulationResult:
             late=late,
             cancelled=recording.cancelled,
             failed=recording.failed,
+            probes=recording.probes,
+            probes_in_time=recording.probes_in_time,
             in_objective_ratio=on_time / recording.arrived if recording.arrived else 0.0,
             idle_while_rows_wait=recording.idle_while_rows_wait_ns / all_ns,
         )

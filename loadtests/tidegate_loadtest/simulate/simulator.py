@@ -119,7 +119,7 @@ class Simulator:
             elif isinstance(command, WakeAt):
                 self._timer_at_ns = NEVER if command.at_ns is None else command.at_ns
             elif isinstance(command, Reject):
-                self.recording.reject(command.request)
+                self.recording.reject(command)
             elif isinstance(command, Expire):
                 self.recording.expire(command.request)
             elif isinstance(command, Fail):
