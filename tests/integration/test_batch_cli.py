@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -93,6 +95,19 @@ def test_without_waiting_the_job_runs_on_by_itself(
     assert_each_row_once(place.output, ROWS)
 
 
+def test_a_background_driver_that_cannot_start_is_noticed(
+    place: Place, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache/jobs").write_text("a file where a folder must be")
+    assert run(submission(place, "--engine", "local")) == 2
+    assert "the log" in capsys.readouterr().err
+    (tmp_path / "cache/jobs").unlink()
+    assert run(on(place, "resume", "--engine", "local")) == 0
+    assert run(on(place, "status", "--wait")) == 0
+    assert_each_row_once(place.output, ROWS)
+
+
 def test_what_is_wrong_with_the_input_is_said_before_anything_starts(
     place: Place, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -180,11 +195,19 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def is_an_agent_of_ray(pid: int) -> bool:
+def command_of(pid: int) -> str:
     try:
-        return b"Agent" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
     except OSError:
-        return False
+        return ""
+
+
+def is_an_agent_of_ray(pid: int) -> bool:
+    return "Agent" in command_of(pid)
+
+
+def folders_of_ray(pid: int) -> list[str]:
+    return re.findall(r"=(/\S*?/tg-\w+)/session", command_of(pid))
 
 
 @pytest.mark.field_fault("B-14", "B-15")
@@ -194,12 +217,15 @@ def test_a_killed_driver_leaves_no_process_and_a_job_that_a_resume_finishes(
 ) -> None:
     with running(place, "--engine", engine) as driver:
         processes = descendants(driver.pid)
+        folders = {folder for pid in processes for folder in folders_of_ray(pid)}
         driver.kill()
         driver.wait()
         assert len(processes) >= 2
         for pid in processes:
             if is_an_agent_of_ray(pid):  # they leave by themselves, but a minute later
                 os.kill(pid, signal.SIGKILL)
+        for folder in folders:  # of Ray's own logs: small, and nobody is left to remove it
+            shutil.rmtree(folder)
         wait_until(lambda: not any(is_alive(pid) for pid in processes))
     done = commits(place)
     assert 0 < done < ROWS / 5

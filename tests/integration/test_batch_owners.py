@@ -124,6 +124,14 @@ def test_an_owner_whose_record_is_gone_refuses(place: Place, cache: Path) -> Non
         run_job(place, cache)
 
 
+def test_an_owner_with_a_name_that_leads_elsewhere_refuses(place: Place, cache: Path) -> None:
+    Path(place.output, "_tidegate").mkdir(parents=True)
+    owner = Owner(job="../../models/double", store=place.store, revision=1, write_ids=("x",))
+    Path(place.output, OWNER_KEY).write_bytes(dump(owner))
+    with pytest.raises(OutputTakenError, match="is no job id"):
+        run_job(place, cache)
+
+
 def test_an_owner_whose_store_cannot_be_read_refuses(place: Place, cache: Path) -> None:
     Path(place.output, "_tidegate").mkdir(parents=True)
     blocked = Path(place.store).parent / "blocked"

@@ -19,7 +19,7 @@ from tests.fixtures.batch_jobs import (
 )
 from tidegate.errors import DigestMismatchError, ModelNotFoundError
 from tidegate.ids import ModelRef
-from tidegate_batch.core.errors import InputInvalidError, JobConflictError
+from tidegate_batch.core.errors import InputInvalidError, JobConflictError, Problem
 from tidegate_batch.core.names import job_id_of_token
 from tidegate_batch.core.states import State
 from tidegate_batch.pipeline.record import JobRecord
@@ -153,3 +153,16 @@ def test_after_a_refusal_the_same_output_can_be_used(place: Place, tmp_path: Pat
     refusal(place, key=["idd"])
     run_job(place, tmp_path / "cache")
     assert_each_row_once(place.output, 50)
+
+
+def test_ten_thousand_wrong_files_do_not_fill_the_terminal() -> None:
+    problems = [
+        Problem(where=f"{number}.parquet", column="a", expected="numbers", found="text")
+        for number in range(10_000)
+    ]
+    error = InputInvalidError.of_problems(problems)
+    lines = str(error).splitlines()
+    assert lines[0] == "10000 problems with the input, nothing was scored:"
+    assert lines[-1] == "  … and 9950 more"
+    assert len(lines) == 52
+    assert len(error.problems) == 10_000

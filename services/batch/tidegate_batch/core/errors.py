@@ -2,9 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Final, Self
 
 from tidegate.errors import JobError, PartUnavailableError
+
+LISTED_PROBLEMS: Final = 50
+"""One wrong column in 10,000 files must not fill a terminal, or the job's state."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,9 +33,12 @@ class InputInvalidError(JobError):
 
     @classmethod
     def of_problems(cls, problems: Sequence[Problem]) -> Self:
-        """List every problem, one a line."""
+        """List the problems, one a line; ``problems`` has all of them."""
         count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
-        lines = [f"{count} with the input, nothing was scored:", *map(str, problems)]
+        lines = [f"{count} with the input, nothing was scored:"]
+        lines += [str(problem) for problem in problems[:LISTED_PROBLEMS]]
+        if problems[LISTED_PROBLEMS:]:
+            lines.append(f"… and {len(problems) - LISTED_PROBLEMS} more")
         error = cls("\n  ".join(lines))
         error.problems = tuple(problems)
         return error

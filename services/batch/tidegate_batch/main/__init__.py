@@ -156,7 +156,7 @@ def resume(job: str, **options: Unpack[_Common]) -> ExitCode:
 
     session = _session(options)
     record = session.record(job)
-    answer = run_or_explain(session, record) if options["wait"] else session.hand_over(record)
+    answer = run_or_explain(session, record) if options["wait"] else session.run_alone(record)
     return _tell(answer, options)
 
 

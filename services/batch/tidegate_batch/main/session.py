@@ -13,8 +13,8 @@ import click
 
 from tidegate.errors import SettingError, TidegateError
 from tidegate.settings import load_settings
-from tidegate.units import ns_to_seconds
-from tidegate_batch.core.errors import JobConflictError, JobDrivenError
+from tidegate.units import NS_PER_MS, ns_to_seconds
+from tidegate_batch.core.errors import JobConflictError, JobDrivenError, JobNotDrivenError
 from tidegate_batch.core.names import JobId, parse_job_id
 from tidegate_batch.core.states import ENDED
 from tidegate_batch.main.display import BarDisplay, LineDisplay, build_display
@@ -27,6 +27,9 @@ from tidegate_batch.pipeline.seat import take_seat
 from tidegate_batch.pipeline.submission import Submission, absolute, submit
 from tidegate_batch.pipeline.watching import JobStatus, status_of, watch
 from tidegate_batch.settings import BatchSettings
+
+_LOOK_NS = 100 * NS_PER_MS
+"""Between two looks for the driver that was started; it takes a second or two to come up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,38 +83,52 @@ class Session:
         """
         if tidy_if_published(record, self.parts):
             return self.look(record)
+        crew = build_crew(self.batch, cache_dir=self.cache_dir)
         with self._display() as display, _sigterm_interrupts():
             display.stage(f"job {record.job}")
             seat = take_seat(record, this_process(), self.parts)
-            driver = JobDriver(seat, parts=self.parts, display=display)
-            finished = driver.run(build_crew(self.batch, cache_dir=self.cache_dir))
+            finished = JobDriver(seat, parts=self.parts, display=display).run(crew)
         return Answer(status=status_of(record), finished=finished)
 
-    def prepare(self, record: JobRecord) -> None:
-        """Do here what a person waits for: claim the output, check the inputs, plan."""
+    def run_alone(self, record: JobRecord) -> Answer:
+        """Check everything here, then let a process of its own do the work.
+
+        Returns when that process has taken over.
+
+        Raises:
+            JobNotDrivenError: It ended before that; the message names its log.
+            SettingError: Its log cannot be written.
+        """
+        if tidy_if_published(record, self.parts):
+            return self.look(record)
         with self._display() as display, _sigterm_interrupts():
             seat = take_seat(record, this_process(), self.parts)
             JobDriver(seat, parts=self.parts, display=display).prepare()
             seat.leave()
-
-    def hand_over(self, record: JobRecord) -> Answer:
-        """Let a process of its own drive the job, and return at once.
-
-        Raises:
-            SettingError: Its log cannot be written.
-        """
         log = self.cache_dir / "jobs" / f"{record.job}.log"
         options = ["--store", self.store_url, "--wait", "--engine", self.batch.engine]
         options += ["--workers", str(self.batch.workers)] if self.batch.workers else []
         try:
             log.parent.mkdir(parents=True, exist_ok=True)
-            _start_alone(["batch", "resume", record.job, *options], log=log)
+            pid = _start_alone(["batch", "resume", record.job, *options], log=log)
         except OSError as error:
             raise SettingError(
                 f"the log {log} cannot be written: {error.strerror}. Set cache_dir to a folder "
                 f"that can, then 'tidegate batch resume {record.job}'."
             ) from error
+        self._wait_for_driver(record, pid, log)
         return Answer(status=status_of(record), log=log)
+
+    def _wait_for_driver(self, record: JobRecord, pid: int, log: Path) -> None:
+        seen = record.state()
+        while seen is not None and seen.driver is None and seen.state not in ENDED:
+            if os.waitpid(pid, os.WNOHANG) != (0, 0):
+                raise JobNotDrivenError(
+                    f"the process that was to drive job {record.job} has ended; see {log}. Then "
+                    f"'tidegate batch resume {record.job}'."
+                )
+            self.parts.pause(_LOOK_NS)
+            seen = record.state()
 
     def look(self, record: JobRecord) -> Answer:
         """Read how far a job is."""
@@ -139,10 +156,9 @@ def run_submitted(session: Session, submission: Submission, *, wait: bool) -> An
     try:
         if wait:
             return run_or_explain(session, record)
-        session.prepare(record)
+        return session.run_alone(record)
     except JobDrivenError:  # found by its token, and somebody is at it
         return session.watch(record) if wait else session.look(record)
-    return session.hand_over(record)
 
 
 def run_or_explain(session: Session, record: JobRecord) -> Answer:
@@ -160,11 +176,11 @@ def run_or_explain(session: Session, record: JobRecord) -> Answer:
         raise
 
 
-def _start_alone(arguments: list[str], *, log: Path) -> None:
+def _start_alone(arguments: list[str], *, log: Path) -> int:
     """Start this very command line tool in a session of its own, which no terminal can end."""
     program = "import os; os.setsid(); from tidegate.cli import main; main()"
     writing = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-    os.posix_spawn(
+    return os.posix_spawn(
         sys.executable,
         [sys.executable, "-c", program, *arguments],
         os.environ,

@@ -56,7 +56,7 @@ class JobDriver:
         self._display = display
         self._spec: JobSpec = self._record.spec()
 
-    def prepare(self) -> Plan:
+    def prepare(self) -> None:
         """Claim the output, check the inputs and fix the plan, as far as that is not done.
 
         Raises:
@@ -64,8 +64,10 @@ class JobDriver:
             InputInvalidError: With every problem of the inputs.
             JobConflictError: What was planned is not what is there now.
         """
+        if self._seat.state is State.PUBLISHING:  # nothing of this matters any more
+            return
         with self._seat.renewed(), self._recording_failure():
-            return self._prepare()
+            self._prepare()
 
     def run(self, crew: Crew) -> Finished:
         """Prepare, score what is not committed, and publish.

@@ -12,13 +12,14 @@ from pathlib import Path
 import msgspec
 
 from tidegate.errors import TidegateError
+from tidegate.ids import InvalidIdError
 from tidegate.objects.preflight import PROBE_KEY
 from tidegate_batch.core.errors import (
     CommittedDataMissingError,
     JobConflictError,
     OutputTakenError,
 )
-from tidegate_batch.core.names import OWNER_KEY, JobId, belongs_to
+from tidegate_batch.core.names import OWNER_KEY, JobId, belongs_to, parse_job_id
 from tidegate_batch.core.records import JobSpec, JobState, Owner
 from tidegate_batch.core.states import STOPPED, Event, State
 from tidegate_batch.pipeline.record import JobRecord
@@ -78,7 +79,7 @@ class OutputClaim:
 
     def _take_over(self, seen: Owner) -> Owner:
         if seen.job is not None:
-            self._supersede(JobId(seen.job), seen.store)
+            self._supersede(seen.job, seen.store)
 
         def mine(now: Owner) -> Owner:
             if now.job not in {seen.job, self._job}:
@@ -93,12 +94,12 @@ class OutputClaim:
 
         return self._swap_owner(mine)
 
-    def _supersede(self, former: JobId, store_url: str) -> None:
+    def _supersede(self, former: str, store_url: str) -> None:
         """Make sure that the former owner can never be resumed."""
         try:
-            record = JobRecord(self._stores(store_url), former)
+            record = JobRecord(self._stores(store_url), parse_job_id(former))
             state = record.state()
-        except TidegateError as error:
+        except (TidegateError, InvalidIdError) as error:
             raise self._taken(
                 f"it belongs to job {former}, whose record in {store_url} cannot be read: {error}"
             ) from error

@@ -57,6 +57,7 @@ class RayEngine:
         self._folder = _short_folder()
         try:
             ray.init(
+                address="local",  # whatever cluster RAY_ADDRESS names
                 num_cpus=self._cores,
                 num_gpus=0,
                 include_dashboard=False,
