@@ -1,20 +1,24 @@
 """How a prediction ended: the label it is counted under, and what the caller gets."""
 
 from collections.abc import Callable
-from typing import Final, NamedTuple, assert_never
+from typing import Final, NamedTuple, TypeAlias, assert_never
 
 from tidegate.errors import BackendError, OverloadedError, RequestRejectedError, TidegateError
 from tidegate.units import ns_to_ms
 from tidegate_realtime.api.error_map import STATUS_BY_CODE
 from tidegate_realtime.api.errors import CallerLeftError
 from tidegate_realtime.api.metrics import OutcomeLabel
+from tidegate_realtime.api.poison import PoisonInputError
 from tidegate_realtime.api.replies import Problem
 from tidegate_realtime.runtime.outcomes import Cancelled, Expired, Failed, Rejected
 
 Draw = Callable[[], float]
 """Uniform in 0…1."""
+Unanswered: TypeAlias = Rejected | Expired | Cancelled | Failed
 
 _JITTER: Final = 0.2
+_DECIMALS: Final = 3
+"""Of milliseconds: a forecast is not better than that."""
 _RETRY_ELSEWHERE_MS: Final = 1_000.0
 """While this process ends another one answers, as soon as the load balancer has noticed."""
 
@@ -46,13 +50,15 @@ def ending_of_error(error: TidegateError, draw: Draw) -> Ending:
             retry_after_ms = _with_jitter(_RETRY_ELSEWHERE_MS, draw)
             problem = Problem.of_error(error, retry_after_ms=retry_after_ms)
             return Ending(OutcomeLabel.REJECTED, problem)
+        case PoisonInputError():
+            return Ending(OutcomeLabel.FAILED, Problem.of_error(error))
         case RequestRejectedError():
             return Ending(OutcomeLabel.REJECTED, Problem.of_error(error))
         case _:
             return Ending(OutcomeLabel.FAILED, Problem.of_error(error))
 
 
-def ending_of_outcome(outcome: Rejected | Expired | Cancelled | Failed, draw: Draw) -> Ending:
+def ending_of_outcome(outcome: Unanswered, draw: Draw) -> Ending:
     """Say how a request ends that the scheduler did not answer."""
     match outcome:
         case Rejected():
@@ -72,8 +78,20 @@ def _rejected(rejected: Rejected, draw: Draw) -> Problem:
         status=STATUS_BY_CODE[rejected.code],
         code=rejected.code,
         message=rejected.message,
+        details=_figures(rejected),
         retry_after_ms=_with_jitter(rejected.retry_after_ms, draw),
     )
+
+
+def _figures(rejected: Rejected) -> dict[str, object]:
+    """Tell what admission has reckoned with, where it has."""
+    if rejected.predicted_ms is None or rejected.slo_ms is None:
+        return {}
+    return {
+        "predicted_ms": round(rejected.predicted_ms, _DECIMALS),
+        "slo_ms": round(rejected.slo_ms, _DECIMALS),
+        "rows_ahead": rejected.rows_ahead,
+    }
 
 
 def _expired(expired: Expired) -> Problem:

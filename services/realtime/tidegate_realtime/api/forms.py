@@ -16,7 +16,13 @@ from tidegate.inference.arrays import Array, Tensors
 from tidegate.oip.errors import MalformedRequestError, NeedsBinaryError
 from tidegate.oip.limits import DEFAULT_LIMITS
 from tidegate.oip.parsing import parse
-from tidegate.oip.request import Parameter, check_parameters, check_rows, decode_request
+from tidegate.oip.request import (
+    Parameter,
+    Parameters,
+    check_parameters,
+    check_rows,
+    decode_request,
+)
 from tidegate.oip.response import NamedOutput, encode_response, refuse_non_finite
 from tidegate.oip.values import ONLY_BINARY
 from tidegate.tensors.signature import SignatureMismatchError, TensorSpec
@@ -32,6 +38,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """As the caller gave it in the body."""
     outputs: tuple[TensorSpec, ...]
     """Those that are wanted, in the order of the reply."""
+    parameters: Parameters = {}
+    """Of the request as a whole."""
 
 
 class Form(Protocol):
@@ -68,7 +76,13 @@ class InferForm:
         for spec in outputs:
             if spec.datatype in ONLY_BINARY:
                 raise NeedsBinaryError.of_tensor(spec.name, spec.datatype)
-        return Asked(inputs=request.inputs, rows=request.rows, id=request.id, outputs=outputs)
+        return Asked(
+            inputs=request.inputs,
+            rows=request.rows,
+            id=request.id,
+            outputs=outputs,
+            parameters=request.parameters,
+        )
 
     def encode(
         self, served: ServedVersion, asked: Asked, outputs: Tensors, *, request_id: str
@@ -105,7 +119,8 @@ class PredictForm:
     def decode(self, body: bytes, served: ServedVersion) -> Asked:
         """Read ``{"instances": […]}``, one row each."""
         wire = parse(body, _DECODER, expected='Send {"instances": […]}, one row each')
-        check_parameters(wire.parameters or {})
+        parameters = wire.parameters or {}
+        check_parameters(parameters)
         rows = len(wire.instances)
         if rows == 0:
             raise MalformedRequestError("The request has no instances; send at least one.")
@@ -115,7 +130,9 @@ class PredictForm:
             instances = [_with_bytes(instance) for instance in instances]
         model = served.model
         inputs = model.tensors_from_instances(instances)
-        return Asked(inputs=inputs, rows=rows, outputs=model.signature.outputs)
+        return Asked(
+            inputs=inputs, rows=rows, outputs=model.signature.outputs, parameters=parameters
+        )
 
     def encode(
         self, served: ServedVersion, asked: Asked, outputs: Tensors, *, request_id: str

@@ -14,7 +14,7 @@ from tidegate_realtime.api.request_ids import RequestIds
 from tidegate_realtime.api.routing import Action, Route
 from tidegate_realtime.api.served import Catalogue, ServedVersion
 
-EXTENSIONS: Final = ("parameters",)
+EXTENSIONS: Final = ("parameters", "schedule_policy")
 """Of the protocol; a client calls what stands here, so each must pass its tests."""
 PLATFORM: Final = "onnxruntime_onnx"
 

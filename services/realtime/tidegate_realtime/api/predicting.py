@@ -13,18 +13,21 @@ from tidegate_realtime.api.endings import (
     CALLER_LEFT,
     Draw,
     Ending,
+    Unanswered,
     ending_of_error,
     ending_of_outcome,
 )
 from tidegate_realtime.api.exchange import Exchange
-from tidegate_realtime.api.forms import Form, InferForm, PredictForm
+from tidegate_realtime.api.forms import Asked, Form, InferForm, PredictForm
 from tidegate_realtime.api.guards import BODY_LIMIT_BYTES, check_body_headers, check_layout
 from tidegate_realtime.api.metrics import UNKNOWN, EndedKey, GatewayMetrics, OutcomeLabel
+from tidegate_realtime.api.poison import PoisonInputError
 from tidegate_realtime.api.replies import CONTENT_TYPE, Problem, Reply, problem_reply
 from tidegate_realtime.api.request_ids import RequestIds
 from tidegate_realtime.api.routing import Action, Route
 from tidegate_realtime.api.served import Catalogue, ServedVersion
-from tidegate_realtime.runtime.outcomes import Answered
+from tidegate_realtime.api.wishes import DEADLINE_HEADER, Wishes, header_deadline, wishes_of
+from tidegate_realtime.runtime.outcomes import Answered, Failed, Rejected
 
 FORMS: Final[Mapping[Action, Form]] = {Action.INFER: InferForm(), Action.PREDICT: PredictForm()}
 
@@ -105,26 +108,56 @@ class Predictor:
     async def _score(self, exchange: Exchange, route: Route, call: _Call) -> Ending:
         call.served = served = self._catalogue.find(str(route.model), route.version)
         self._catalogue.readiness.check()
+        of_header = header_deadline(exchange.header(DEADLINE_HEADER))
         check_body_headers(exchange)
         body = await exchange.read(BODY_LIMIT_BYTES)
-        call.arrived_at_ns = self._clock.now_ns()
+        call.arrived_at_ns = arrived_at_ns = self._clock.now_ns()
         check_layout(exchange, body)
         form = FORMS[route.action]
         asked = form.decode(body, served)
         if asked.id:
             call.request_id = self._ids.choose(call.given_id, asked.id)
+        wishes = wishes_of(asked.parameters, of_header)
+        submitted_at_ns = self._clock.now_ns()
+        served.poison.check(asked.inputs, submitted_at_ns)
         ticket = served.driver.submit(
             asked.inputs,
             rows=asked.rows,
-            deadline_at_ns=Nanoseconds(call.arrived_at_ns + served.objective.slo_ns),
-            arrived_at_ns=call.arrived_at_ns,
+            deadline_at_ns=served.deadline_at_ns(
+                wishes.deadline,
+                began_at_ns=exchange.began_at_ns,
+                arrived_at_ns=arrived_at_ns,
+            ),
+            arrived_at_ns=arrived_at_ns,
+            priority=wishes.priority,
         )
         exchange.on_departure(partial(served.driver.cancel, ticket))
         outcome = await ticket
         if not isinstance(outcome, Answered):
+            self._check_caller(served, asked, wishes, outcome)
             return ending_of_outcome(outcome, self._draw)
         answer = form.encode(served, asked, outcome.outputs, request_id=call.request_id)
+        scheduled_ns = outcome.queued_ns + outcome.executed_ns - (submitted_at_ns - arrived_at_ns)
+        served.driver.on_reply(self._clock.now_ns() - arrived_at_ns - scheduled_ns)
         return Ending(OutcomeLabel.ANSWERED, answer)
+
+    def _check_caller(
+        self, served: ServedVersion, asked: Asked, wishes: Wishes, outcome: Unanswered
+    ) -> None:
+        """Tell a caller whose request it is that is to blame.
+
+        Raises:
+            DeadlineTooShortError: It asked for an answer sooner than any could be.
+            PoisonInputError: One of its rows makes the model fail; it is remembered.
+        """
+        match outcome:
+            case Rejected(code="deadline_unreachable") if wishes.deadline is not None:
+                served.check_possible(wishes.deadline)
+            case Failed(poison_row=int(row)):
+                served.poison.remember(asked.inputs, row, self._clock.now_ns())
+                raise PoisonInputError.of_row(row)
+            case _:
+                pass
 
     def _count(self, model: str, call: _Call, ending: Ending) -> None:
         served = call.served

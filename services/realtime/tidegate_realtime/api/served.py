@@ -9,13 +9,17 @@ from tidegate.ids import DEFAULT_ALIAS, Alias, ModelName, Version
 from tidegate.inference.model import Model
 from tidegate.oip.response import ResponseTag
 from tidegate.settings import LatencyObjective
+from tidegate.units import Nanoseconds
 from tidegate_realtime.api.errors import (
     DrainingError,
     ModelNotServedError,
     NotReadyError,
     VersionNotServedError,
 )
+from tidegate_realtime.api.poison import PoisonMemory
+from tidegate_realtime.api.wishes import Deadline, DeadlineTooShortError, deadline_at_ns
 from tidegate_realtime.runtime.driver import BatchDriver
+from tidegate_realtime.runtime.promise import MAX_DEADLINE_NS
 
 SERVED_BY: Final = "model"
 """The rung of the degradation ladder that answered; the only one so far."""
@@ -31,6 +35,11 @@ class ServedVersion:
     objective: LatencyObjective
     objective_origin: str
     """Where the objective was set: a file, a flag, or ``default``."""
+    best_effort: bool = False
+    """Whether everything is answered, however late."""
+    max_deadline_ns: Nanoseconds = MAX_DEADLINE_NS
+    """What a longer wish of a caller is cut to."""
+    poison: PoisonMemory = field(default_factory=PoisonMemory)
     response_tag: ResponseTag = field(init=False)
     headers: tuple[tuple[str, str], ...] = field(init=False)
     """The tag in the headers of every prediction."""
@@ -58,6 +67,40 @@ class ServedVersion:
             "x-tidegate-served-by": SERVED_BY,
         }
         object.__setattr__(self, "headers", tuple(headers.items()))
+
+    def deadline_at_ns(
+        self, asked: Deadline | None, *, began_at_ns: int, arrived_at_ns: int
+    ) -> Nanoseconds:
+        """Return when a request is too late that may have asked for a deadline of its own."""
+        return deadline_at_ns(
+            asked,
+            content_with_ns=self.max_deadline_ns if self.best_effort else self.objective.slo_ns,
+            longest_ns=self.max_deadline_ns,
+            began_at_ns=began_at_ns,
+            arrived_at_ns=arrived_at_ns,
+        )
+
+    def check_possible(self, asked: Deadline) -> None:
+        """Refuse a deadline that no load, however low, would allow.
+
+        To be asked once the scheduler has refused: it learns from some of what it refuses, and
+        would not learn that a model has become quicker if it saw none of these requests.
+
+        Raises:
+            DeadlineTooShortError: One row takes longer, on an idle executor.
+        """
+        needed_ns = self.one_row_ns
+        if min(asked.asked_ns, self.max_deadline_ns) < needed_ns:
+            raise DeadlineTooShortError.of(
+                asked, model=f"{self.model.tag.name}@{self.model.tag.version}", needed_ns=needed_ns
+            )
+
+    @property
+    def one_row_ns(self) -> int:
+        """What one row takes on an idle executor, at the objective's percentile; 0 if unknown."""
+        model, pace = self.driver.latency_model, self.driver.pace
+        known = model is not None and model.largest_size
+        return model.tail_ns(1) + pace.overhead_ns if model is not None and known else 0
 
 
 class State(Enum):

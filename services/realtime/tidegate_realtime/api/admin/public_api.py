@@ -24,6 +24,13 @@ _REQUEST_ID: Final[Json] = {
     "description": "Comes back, and stands in the server's log; 1 to 128 of A-Z a-z 0-9 . _ : -",
     "schema": {"type": "string"},
 }
+_DEADLINE: Final[Json] = {
+    "name": "Tidegate-Deadline-Ms",
+    "in": "header",
+    "description": "How long the answer may take, in ms from the headers on; without it, the "
+    "objective from the last byte on. parameters.timeout says the same in microseconds.",
+    "schema": {"type": "string", "pattern": "^[1-9][0-9]{0,7}$"},
+}
 _TAG_HEADERS: Final[Json] = {
     name: {"description": description, "schema": {"type": "string"}}
     for name, description in {
@@ -38,7 +45,8 @@ _REFUSALS: Final = {
     "400": "The request contradicts itself or the protocol.",
     "404": "No such model or version here; details.served lists the versions.",
     "413": "Too many bytes, rows or values; details has the limit.",
-    "422": "Sound, but not what this model reads; details names input, expected and found.",
+    "422": "Sound, but not what this model reads (details names input, expected and found), a row "
+    "that makes the model fail (details.row), or a deadline that nobody could keep.",
     "500": "The model failed.",
     "503": "Not accepted now; see Retry-After.",
     "504": "Accepted, and not answered in time; details says how long it waited and ran.",
@@ -85,7 +93,7 @@ def _predictions(base: str, tail: str, name: str, summary: str) -> Json:
         return {
             "post": {
                 "summary": summary,
-                "parameters": [*parameters, _REQUEST_ID],
+                "parameters": [*parameters, _DEADLINE, _REQUEST_ID],
                 "requestBody": {"required": True, "content": _json(f"{name}Request")},
                 "responses": {"200": answer, **refusals},
             }
