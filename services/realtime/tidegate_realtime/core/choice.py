@@ -10,10 +10,13 @@ Company enough is what the present load needs, or what the row was promised if t
 that grows later does not cost it its place.
 """
 
-from itertools import chain, islice
+from collections.abc import Hashable
+from itertools import chain
 from typing import NamedTuple
 
 from tidegate.units import Nanoseconds
+from tidegate_realtime.core.commands import Piece
+from tidegate_realtime.core.deadline_queue import ANY_SHAPE
 from tidegate_realtime.core.lanes import Lanes
 from tidegate_realtime.core.pace import Pace
 from tidegate_realtime.core.request import Request
@@ -28,6 +31,8 @@ class Choice(NamedTuple):
     """Whether more would have fitted the cap."""
     victim: Request | None = None
     """Cannot be answered without harm to the others: drop it and choose again."""
+    is_mixed: bool = False
+    """Whether what is taken may hold other rows than reckoned with; see ``late_among``."""
 
 
 def choose(lanes: Lanes, pace: Pace, now_ns: Nanoseconds) -> Choice:
@@ -40,25 +45,49 @@ def choose(lanes: Lanes, pace: Pace, now_ns: Nanoseconds) -> Choice:
     lane = lanes.sole()
     first = lane.first() if lane is not None else None
     if lane is not None and first is not None and first.sheddable:
-        if begin_ns + model.mean_ns(rows) <= first.deadline_at_ns:
+        if begin_ns + model.mean_ns(rows) < first.deadline_at_ns:
             return Choice(pace.cap_rows)
-        return _shrink([(first, rows)], rows, pace, begin_ns, lane.least_rows(pace.cap_rows))
+        return _shrink([(first, 0)], rows, pace, begin_ns, lane.least_rows(pace.cap_rows))
     return _choose_among_several(lanes, pace, rows, begin_ns)
 
 
 def _choose_among_several(lanes: Lanes, pace: Pace, rows: int, begin_ns: int) -> Choice:
     """Choose where the first row need not be the most urgent one."""
     urgent: list[tuple[Request, int]] = []  # each more urgent than all before it, and its place
-    place = 0
-    for request in islice(lanes.in_order(), rows):
+    place = least_rows = 0
+    key: Hashable = ANY_SHAPE
+    for request in lanes.in_order():
         if place >= rows:
             break
+        if key is not ANY_SHAPE and request.shape_key != key:
+            continue
+        if key is ANY_SHAPE:
+            key = request.shape_key
+            least_rows = request.waiting_rows if request.rows <= pace.cap_rows else 1
         if request.sheddable and (
             not urgent or request.deadline_at_ns < urgent[-1][0].deadline_at_ns
         ):
             urgent.append((request, place))
         place += request.waiting_rows
-    return _shrink(urgent, rows, pace, begin_ns, 1)
+    return _shrink(urgent, rows, pace, begin_ns, least_rows)._replace(is_mixed=True)
+
+
+def late_among(pieces: list[Piece], pace: Pace, now_ns: Nanoseconds) -> list[Request]:
+    """List whom a batch would answer too late; for batches of several classes.
+
+    These are filled in turns, in which large requests are cut: where that does not come out as
+    ``choose`` has reckoned, nobody shall be run in vain.
+    """
+    model = pace.model
+    if model is None or not pace.sizes:
+        return []
+    rows = sum(piece.rows for piece in pieces)
+    end_ns = now_ns + pace.overhead_ns + model.mean_ns(rows)
+    return [
+        piece.request
+        for piece in pieces
+        if piece.request.sheddable and piece.request.deadline_at_ns <= end_ns
+    ]
 
 
 def _shrink(
@@ -72,7 +101,7 @@ def _shrink(
         while urgent and urgent[-1][1] >= size:
             urgent.pop()
         last = urgent[-1][0] if urgent else None
-        if last is None or begin_ns + model.mean_ns(size) <= last.deadline_at_ns:
+        if last is None or begin_ns + model.mean_ns(size) < last.deadline_at_ns:
             if size == rows:
                 return Choice(pace.cap_rows)
             if size >= _enough(last, pace):

@@ -142,6 +142,7 @@ class DeadlineQueue:
         while (request := self.first()) and request.deadline_at_ns <= until_ns:
             due.append((request, request.waiting_rows))
             self._remove(request, request.waiting_rows)
+            self._head += 1  # for good: it may be queued again elsewhere
         if due:
             self._tidy()
         return due
@@ -209,5 +210,5 @@ class DeadlineQueue:
 
     def _tidy(self) -> None:
         if len(self._entries) > 2 * self.requests + _SPARSE:
-            self._entries = [entry for entry in self._entries if entry[2].waiting_rows]
+            self._entries = [e for e in self._entries[self._head :] if e[2].waiting_rows]
             self._head = 0

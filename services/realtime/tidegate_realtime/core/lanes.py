@@ -9,7 +9,7 @@ A class that is alone has everything: shares are about who goes first, not about
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from tidegate.units import Nanoseconds
@@ -50,6 +50,23 @@ class Lanes:
         self.rows += rows
         self.byte_count += request.size_bytes
 
+    def push_unsheddable(self, request: Request, hopeless_ns: int) -> None:
+        """Queue a request that nobody refuses; with the late ones, if it cannot be in time.
+
+        A probe stands where its request would have been, if that is the last place of all: in a
+        class of its own it would overtake, and always be in time. Before others it would harm
+        them, and it goes to the late ones.
+
+        Args:
+            request: Not sheddable.
+            hopeless_ns: Whoever has a deadline until then cannot be answered in time.
+        """
+        overtakes = request.is_probe and not self.lane_of(request).goes_last(request)
+        if overtakes or request.deadline_at_ns <= hopeless_ns:
+            self.push_late(request, request.rows)
+        else:
+            self.push(request)
+
     def discard(self, request: Request) -> None:
         """Remove what waits of a request; without effect if nothing does."""
         rows = request.waiting_rows
@@ -87,7 +104,7 @@ class Lanes:
             pieces, blocked = sole.take(limit_rows, whole_rows)
         else:
             pieces, blocked = self._take_in_turns(limit_rows, whole_rows)
-            pieces.sort(key=_deadline)
+            pieces = sorted(_joined(pieces), key=_deadline)
         for piece in pieces:
             self.rows -= piece.rows
             if piece.request.size_bytes and not piece.request.waiting_rows:
@@ -158,7 +175,7 @@ class Lanes:
 
     def _take_in_turns(self, limit_rows: int, whole_rows: int) -> tuple[list[Piece], bool]:
         pieces: list[Piece] = []
-        room, blocked, passed = limit_rows, False, 0
+        room, passed = limit_rows, 0
         while room and passed < len(SHARES):
             lane, credit = self._lanes[self._turn], self._credit[self._turn]
             key = pieces[0].request.shape_key if pieces else ANY_SHAPE
@@ -171,11 +188,11 @@ class Lanes:
                 pieces += taken
                 passed = 0
                 continue
-            if least > room:
-                blocked = True
+            if least > room:  # and nobody overtakes it
+                return pieces, True
             passed = 0 if room >= least > credit else passed + 1
             self._next_turn(whole_rows)
-        return pieces, blocked or not room
+        return pieces, not room
 
     def _next_turn(self, most: int) -> None:
         if not self._lanes[self._turn].rows:
@@ -188,3 +205,13 @@ class Lanes:
 
 def _deadline(piece: Piece) -> Nanoseconds:
     return piece.request.deadline_at_ns
+
+
+def _joined(pieces: list[Piece]) -> Iterable[Piece]:
+    """Make one piece of those that belong to one request: turns have cut it, not the cap."""
+    by_request: dict[Request, Piece] = {}
+    for piece in pieces:
+        first = by_request.setdefault(piece.request, piece)
+        if first is not piece:
+            first.rows += piece.rows
+    return by_request.values()

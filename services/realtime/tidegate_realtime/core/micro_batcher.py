@@ -5,20 +5,20 @@ executor a request goes at once; while all are busy the queue fills, and the nex
 is there. With one executor nobody waits for company, so that batches grow with the load and with
 nothing else; with several, ``holding`` decides.
 
-With a latency model, the cap, who is admitted (``admission``) and who rides (``choice``) follow
-from the objective and from measured times. Without one the cap is fixed and whoever fits the queue
-is admitted.
+With a latency model, the cap (``pace``), who is admitted (``admission``) and who rides (``choice``)
+follow from the objective and measured times. Without one the cap is fixed and whoever finds room in
+the queue is admitted.
 
-Whatever the order of events, each request ends exactly once (``core.request``). Deadlines do not
-depend on executors: a request that is late ends at once, wherever it is. Every event first ends
-what is due, so an outcome depends on the time and not on whether a timer or a batch came first.
+Each request ends exactly once (``core.request``). Deadlines do not depend on executors: a request
+that is late ends at once, wherever it is. Every event first ends what is due, so an outcome depends
+on the time and not on whether a timer or a batch came first.
 """
 
 from tidegate.errors import BackendError
 from tidegate.units import Nanoseconds
 from tidegate_realtime.core.admission import Admission, Refusal
 from tidegate_realtime.core.bisection import Bisection, Verdict, still_wanted
-from tidegate_realtime.core.choice import choose
+from tidegate_realtime.core.choice import Choice, choose, late_among
 from tidegate_realtime.core.commands import (
     Answer,
     Batch,
@@ -38,11 +38,17 @@ from tidegate_realtime.core.overhead import Overhead
 from tidegate_realtime.core.pace import Pace
 from tidegate_realtime.core.plan import FOREVER
 from tidegate_realtime.core.probes import Probes
-from tidegate_realtime.core.request import Event, IllegalTransitionError, Request, State
+from tidegate_realtime.core.request import (
+    Event,
+    IllegalTransitionError,
+    Request,
+    State,
+    check_arrival,
+)
 from tidegate_realtime.core.sojourn import Sojourn
 from tidegate_realtime.core.statistics import BatcherStatistics, DispatchReason
 
-ARRIVING, RUNNING, ANSWERED = State.ARRIVING, State.RUNNING, State.ANSWERED
+RUNNING, ANSWERED = State.RUNNING, State.ANSWERED
 """Local names, because looking a member up in its class takes four times as long."""
 
 
@@ -69,14 +75,8 @@ class MicroBatcher:
             overhead: The part of it outside the model call.
         """
         self.limits = limits
-        self.pace = Pace(
-            model,
-            objective_ns=objective_ns,
-            overhead=overhead,
-            executors=executors,
-            limits=limits,
-        )
         self._executors = executors
+        self.pace = Pace(model, objective_ns, overhead, executors, limits)
         self._lanes = Lanes()
         self._sojourn = Sojourn()
         self._admission = Admission(self.pace, self._lanes, self._sojourn)
@@ -90,25 +90,16 @@ class MicroBatcher:
 
     def on_arrival(self, request: Request, now_ns: Nanoseconds) -> list[Command]:
         """Queue a new request, or refuse it; it starts at once where an executor is idle."""
-        if request.rows < 1:
-            raise ValueError(f"a request needs at least 1 row, found {request.rows}")
-        if request.state is not ARRIVING:
-            raise IllegalTransitionError(f"a request in {request.state.name} cannot arrive")
+        check_arrival(request)
         commands = self._expire_due(now_ns) if now_ns >= self._wake_at_ns else []
-        ledger = self._ledger
-        ledger.arrived += 1
-        self.pace.on_arrival(request.rows, now_ns)
+        self._ledger.arrived += 1
+        if self.pace.on_arrival(request.rows, now_ns, is_empty=not self._lanes.rows):
+            self._admission.forget()
         refusal = self._admit(request, now_ns)
-        if refusal is not None:
-            self._reject(request, refusal, commands)
-            if len(commands) == 1 and commands[0].probe is None:  # type: ignore[union-attr] # Reject
-                return commands
-        else:
-            ledger.move(request, Event.ADMITTED)
-            request.unanswered_rows = request.rows
-            if request.deadline_at_ns <= now_ns and request.sheddable:
-                self._lanes.discard(request)
-                self._expire(request, commands)
+        if refusal is None:
+            self._accept(request, now_ns, commands)
+        elif not self._reject(request, refusal, now_ns, commands) and len(commands) == 1:
+            return commands  # nothing has changed
         if len(self._running) < self._executors:
             self._dispatch(now_ns, commands)
         if commands or request.deadline_at_ns - self.pace.margin_ns < self._wake_at_ns:
@@ -215,10 +206,7 @@ class MicroBatcher:
         if self._draining:
             return Refusal("draining")
         if not request.sheddable:
-            if request.deadline_at_ns <= now_ns + self.pace.margin_ns:
-                lanes.push_late(request, request.rows)
-            else:
-                lanes.push(request)
+            lanes.push_unsheddable(request, now_ns + self.pace.margin_ns)
             self._admission.forget()
             return None
         if (
@@ -231,7 +219,16 @@ class MicroBatcher:
         lanes.push(request)
         return None
 
-    def _reject(self, request: Request, refusal: Refusal, commands: list[Command]) -> None:
+    def _accept(self, request: Request, now_ns: Nanoseconds, commands: list[Command]) -> None:
+        self._ledger.move(request, Event.ADMITTED)
+        request.unanswered_rows = request.rows
+        if request.deadline_at_ns <= now_ns and request.sheddable:
+            self._expire(request, commands)
+
+    def _reject(
+        self, request: Request, refusal: Refusal, now_ns: Nanoseconds, commands: list[Command]
+    ) -> bool:
+        """Refuse a request; return whether a probe was queued in its stead."""
         ledger, lanes = self._ledger, self._lanes
         rows_ahead = lanes.rows
         ledger.move(request, Event.REFUSED)
@@ -244,43 +241,50 @@ class MicroBatcher:
         else:
             ledger.move(probe, Event.ADMITTED)
             probe.unanswered_rows = probe.rows
-            lanes.push_late(probe, probe.rows)
+            lanes.push_unsheddable(probe, now_ns + self.pace.margin_ns)
             self._admission.forget()
-        commands.append(
-            Reject(
-                request,
-                refusal.code,
-                rows_ahead,
-                refusal.predicted_ns,
-                refusal.retry_after_ns,
-                probe,
-            )
-        )
+        code, predicted_ns, again_ns = refusal
+        commands.append(Reject(request, code, rows_ahead, predicted_ns, again_ns, probe))
+        return probe is not None
 
     def _dispatch(self, now_ns: Nanoseconds, commands: list[Command]) -> None:
         lanes, running = self._lanes, self._running
         retries = self._bisection.waiting
+        if not lanes.rows:
+            self._holding.end()
         while (lanes.rows or retries) and len(running) < self._executors:
             if retries:
                 self._retry(now_ns, commands)
                 continue
             waited = self._holding.has_ended(now_ns)
-            if (
-                self._executors > 1
-                and not (waited or self._draining)
-                and self._holding.is_on(lanes, self.pace, now_ns)
-            ):
+            may_hold = self._executors > 1 and not (waited or self._draining)
+            if may_hold and self._holding.is_on(lanes, self.pace, now_ns):
                 break
+            self._holding.end()
             choice = choose(lanes, self.pace, now_ns)
             if choice.victim is not None:
-                lanes.discard(choice.victim)
                 self._expire(choice.victim, commands)
-                continue
-            pieces, blocked = lanes.take(choice.rows, self.pace.cap_rows)
-            reason: DispatchReason = "full" if blocked else self._reason(waited)
-            if choice.is_shrunk:
-                reason = "fits"
-            self._holding.end()
+            else:
+                self._form(choice, self._reason(waited), now_ns, commands)
+
+    def _form(
+        self,
+        choice: Choice,
+        reason: DispatchReason,
+        now_ns: Nanoseconds,
+        commands: list[Command],
+    ) -> None:
+        cap_rows = self.pace.cap_rows
+        pieces, blocked = self._lanes.take(choice.rows, cap_rows)
+        if choice.is_mixed:
+            if not pieces:  # the first one in turn is larger than that
+                pieces, blocked = self._lanes.take(cap_rows, cap_rows)
+            for request in (late := late_among(pieces, self.pace, now_ns)):
+                self._expire(request, commands)
+            pieces = [piece for piece in pieces if piece.request not in late]
+        if choice.is_shrunk or blocked:
+            reason = "fits" if choice.is_shrunk else "full"
+        if pieces:
             self._start(Batch(pieces, sum([p.rows for p in pieces]), reason), now_ns, commands)
 
     def _reason(self, waited: bool) -> DispatchReason:
@@ -364,10 +368,10 @@ class MicroBatcher:
 
     def _expire_running(self, request: Request, commands: list[Command]) -> None:
         if request.state is RUNNING and request.sheddable:
-            self._lanes.discard(request)
             self._expire(request, commands)
 
     def _expire(self, request: Request, commands: list[Command]) -> None:
+        self._lanes.discard(request)
         self._ledger.move(request, Event.DEADLINE_PASSED)
         commands.append(Expire(request))
 

@@ -79,7 +79,7 @@ class Plan:
             return True
         total = self.rows + rows
         first_ns = min(self.deadline_ns, deadline_ns)
-        return total <= self.pace.cap_rows and self._would_end_ns(total) <= first_ns
+        return total <= self.pace.cap_rows and self._would_end_ns(total) < first_ns
 
     def add(self, rows: int, deadline_ns: int) -> None:
         """Put rows behind everything else; more rows than the cap fill batches up."""
@@ -108,7 +108,7 @@ class Plan:
             self.close()
             first_ns = entries[done][0]
             rows = min(cap_rows, count - done)
-            if self._would_end_ns(rows) > first_ns:
+            if self._would_end_ns(rows) >= first_ns:
                 rows = self._largest(rows, first_ns)
             self._join(rows, first_ns)
             yield done
@@ -121,18 +121,18 @@ class Plan:
             place: Rows in the batch up to the last of the request.
             need_rows: Company that it must leave room for.
             base_ns: By when the batch has started, plus the overhead.
-            deadline_ns: When it must have ended, with the objective's probability.
+            deadline_ns: Before when it must have ended, with the objective's probability.
         """
         tail_ns, cap_rows = self.model.tail_ns, self.pace.cap_rows
         left_ns = deadline_ns - base_ns
-        if tail_ns(cap_rows) <= left_ns:
+        if tail_ns(cap_rows) < left_ns:
             return cap_rows
         least = place if place >= need_rows else need_rows
-        if least >= cap_rows or tail_ns(least) > left_ns:
+        if least >= cap_rows or tail_ns(least) >= left_ns:
             return 0
         return max(
             least,
-            next((size for size in reversed(self.pace.sizes) if tail_ns(size) <= left_ns), 0),
+            next((size for size in reversed(self.pace.sizes) if tail_ns(size) < left_ns), 0),
         )
 
     def _end(self) -> Free:
@@ -148,7 +148,7 @@ class Plan:
 
     def _largest(self, rows: int, first_ns: int) -> int:
         for size in reversed(self.pace.sizes):
-            if size < rows and self._would_end_ns(size) <= first_ns:
+            if size < rows and self._would_end_ns(size) < first_ns:
                 return size
         return rows  # its first row will be dropped, and the others will fill the batch
 

@@ -47,6 +47,7 @@ class Probes:
             request.shape_key,
             request.arrived_at_ns,
             request.deadline_at_ns,
+            request.priority,
             sheddable=False,
             size_bytes=request.size_bytes,
             is_probe=True,

@@ -110,3 +110,19 @@ class Request:
     """The size of its batch that admission has reckoned with; 0 if it has not reckoned."""
     started_at_ns: Nanoseconds | None = None
     """When the batch with its first rows started."""
+
+
+def check_arrival(request: Request) -> None:
+    """Refuse what cannot arrive.
+
+    Raises:
+        ValueError: It has no rows.
+        IllegalTransitionError: It has arrived before.
+    """
+    if request.state is not _ARRIVING:
+        raise IllegalTransitionError(f"a request in {request.state.name} cannot arrive")
+    if request.rows < 1:
+        raise ValueError(f"a request needs at least 1 row, found {request.rows}")
+
+
+_ARRIVING: Final = State.ARRIVING
