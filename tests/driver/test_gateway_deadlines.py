@@ -321,3 +321,14 @@ async def test_a_backend_that_hangs_is_503_for_those_who_come_later(echo: Model)
         reply = await edge.endpoint.answer(infer(ROW))
         assert (reply.status, code(reply)) == (503, "backend_unavailable")
         assert int(dict(reply.headers)["retry-after"]) >= 1
+
+
+async def test_a_hiccup_of_a_quick_model_is_no_hang(echo: Model) -> None:
+    backend = FakeBackend(took_s=30e-6)
+    async with serving(echo, slo_ms=100, backend=backend) as (edge, _):
+        backend.took_s = 0.020
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(timed(edge, infer(ROW)))
+            await asyncio.sleep(0.010)
+            backend.took_s = 30e-6
+            assert await timed(edge, infer(ROW)) == (200, "", 10.03)
