@@ -7,19 +7,25 @@ mean: admission has judged by the tail, and to do so twice drops what was admitt
 four times the capacity: 4 to 30 % against 0.4 %).
 
 Company enough is what the present load needs, or what the row was promised if that is less: a load
-that grows later does not cost it its place.
+that grows later does not cost it its place. Nor does a batch of nearly the same throughput: without
+that, under overload, when the load needs full batches, a row would be given up because one row
+less is in time (simulated on the published V100 curve at twice the capacity: 6 % missed, not 0).
 """
 
 from collections.abc import Hashable
 from itertools import chain
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from tidegate.units import Nanoseconds
 from tidegate_realtime.core.commands import Piece
 from tidegate_realtime.core.deadline_queue import ANY_SHAPE
 from tidegate_realtime.core.lanes import Lanes
+from tidegate_realtime.core.latency_model import LatencyModel
 from tidegate_realtime.core.pace import Pace
 from tidegate_realtime.core.request import Request
+
+NEARLY: Final = 0.9
+"""Share of the throughput of the batch that would be taken otherwise."""
 
 
 class Choice(NamedTuple):
@@ -104,10 +110,14 @@ def _shrink(
         if last is None or begin_ns + model.mean_ns(size) < last.deadline_at_ns:
             if size == rows:
                 return Choice(pace.cap_rows)
-            if size >= _enough(last, pace):
+            if size >= _enough(last, pace) or _is_nearly_as_good(size, rows, model):
                 return Choice(size, is_shrunk=True)
             break
     return Choice(0, victim=victim)
+
+
+def _is_nearly_as_good(size: int, rows: int, model: LatencyModel) -> bool:
+    return size * model.mean_ns(rows) >= NEARLY * rows * model.mean_ns(size)
 
 
 def _enough(urgent: Request | None, pace: Pace) -> int:
