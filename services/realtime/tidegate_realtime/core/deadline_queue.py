@@ -194,11 +194,13 @@ class DeadlineQueue:
     def statistics(self) -> QueueStatistics:
         """Count what waits; looks at every request, so not for the hot path."""
         waiting = list(self.in_order())
+        since_ns = min((request.arrived_at_ns for request in waiting), default=None)
         return QueueStatistics(
             requests=self.requests,
             rows=self.rows,
             rows_by_class=(self.rows,),
-            waiting_since_ns=min((request.arrived_at_ns for request in waiting), default=None),
+            waiting_since_by_class=(since_ns,),
+            waiting_since_ns=since_ns,
             earliest_deadline_at_ns=self.earliest_deadline_at_ns(),
         )
 

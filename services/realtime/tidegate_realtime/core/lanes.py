@@ -166,6 +166,7 @@ class Lanes:
             requests=sum(one.requests for one in each),
             rows=self.rows,
             rows_by_class=tuple(one.rows for one in each),
+            waiting_since_by_class=tuple(one.waiting_since_ns for one in each),
             waiting_since_ns=min(since, default=None),
             earliest_deadline_at_ns=min(first, default=None),
         )

@@ -57,6 +57,11 @@ class Ledger:
             self.counts[before] -= 1
             self.counts[after] += 1
 
+    def admit(self, request: Request) -> None:
+        """Move a request that has just arrived: ``ADMITTED``, without a call."""
+        request.state = _WAITING
+        self.counts[_WAITING] += 1
+
     def start(self, request: Request) -> None:
         """Move a request whose first rows are in a batch now: ``BATCH_STARTED``, without a call."""
         if request.state is not _WAITING or request.is_probe:
@@ -86,6 +91,7 @@ class Ledger:
             cancelled=counts[State.CANCELLED],
             failed=counts[State.FAILED],
             probes=probes.started,
+            probes_ended=probes.ended,
             probes_in_time=probes.in_time,
             late=self.late,
             poison_rows=self.poison_rows,

@@ -20,11 +20,12 @@ SHARE: Final = 1_000
 class Probes:
     """Counts refusals, and what became of the probes among them."""
 
-    __slots__ = ("_refusals", "in_time", "started")
+    __slots__ = ("_refusals", "ended", "in_time", "started")
 
     def __init__(self) -> None:
         self._refusals = 0
         self.started = 0
+        self.ended = 0
         self.in_time = 0
         """Ended before the deadline of the request that they stand for."""
 
@@ -55,4 +56,5 @@ class Probes:
 
     def on_answered(self, probe: Request, now_ns: Nanoseconds) -> None:
         """Take in that the last rows of a probe have ended."""
+        self.ended += 1
         self.in_time += now_ns <= probe.deadline_at_ns

@@ -24,6 +24,8 @@ class QueueStatistics:
     """Rows that no batch has taken yet; part of a request that runs in pieces counts too."""
     rows_by_class: tuple[int, ...]
     """Of classes 1, 2 and 3, and late ones that may not be shed."""
+    waiting_since_by_class: tuple[Nanoseconds | None, ...]
+    """When the request of each class that has waited longest arrived."""
     waiting_since_ns: Nanoseconds | None
     """When the request that has waited longest arrived."""
     earliest_deadline_at_ns: Nanoseconds | None
@@ -48,6 +50,8 @@ class BatcherStatistics:
     failed: int
     probes: int
     """Requests that were refused and yet run, for nobody; neither accepted nor rejected."""
+    probes_ended: int
+    """Those of them whose answer came."""
     probes_in_time: int
     """Those of them that would have met their deadline: each was refused in error."""
     late: int
