@@ -101,6 +101,9 @@ class Admission:
 
     def _admit_last(self, request: Request, plan: Plan) -> Refusal | None:
         rows, deadline_ns = request.rows, request.deadline_at_ns
+        if plan.append(request, self._sojourn.strictness_ns):
+            self._lanes.push(request)
+            return None
         if plan.has_room(rows, deadline_ns):
             place, base_ns = plan.rows + rows, plan.base_ns()
         else:

@@ -220,7 +220,7 @@ class MicroBatcher:
         return None
 
     def _accept(self, request: Request, now_ns: Nanoseconds, commands: list[Command]) -> None:
-        self._ledger.move(request, Event.ADMITTED)
+        self._ledger.admit(request)
         request.unanswered_rows = request.rows
         if request.deadline_at_ns <= now_ns and request.sheddable:
             self._expire(request, commands)

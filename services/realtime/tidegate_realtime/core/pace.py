@@ -49,6 +49,7 @@ class Pace:
     """Cap, need and expected times of one model version."""
 
     __slots__ = (
+        "_fresh_rows",
         "_limits",
         "_load_at_ns",
         "_overhead",
@@ -114,7 +115,7 @@ class Pace:
         self._reach, self._limits = _Reach(), limits
         self._overhead = overhead
         self._revision = -1
-        self._load_at_ns = -_LOAD_VALID_NS
+        self._load_at_ns, self._fresh_rows = Nanoseconds(0), 0
         self.renew()
 
     @property
@@ -140,10 +141,12 @@ class Pace:
         Returns:
             Whether the cap or the need have changed.
         """
-        self.rate.on_arrival(rows, now_ns)
         if now_ns - self._load_at_ns < _LOAD_VALID_NS:
+            self._fresh_rows += rows
             return False
-        self._load_at_ns = now_ns
+        self.rate.on_arrival(self._fresh_rows, self._load_at_ns)
+        self.rate.on_arrival(rows, now_ns)
+        self._fresh_rows, self._load_at_ns = 0, now_ns
         self.rows_per_second = self.rate.rows_per_second(now_ns)
         return self._follow_load(may_fall=is_empty)
 
