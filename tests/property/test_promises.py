@@ -11,6 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from tidegate.errors import BackendError
 from tidegate.units import Nanoseconds
 from tidegate_realtime.core.commands import (
     Answer,
@@ -83,7 +84,7 @@ class ExactTimes(RuleBasedStateMachine):
                     self.settle(command.request)
                     self.expired(command.request)
                 case Fail():
-                    raise AssertionError("nothing fails here")
+                    self.look_at_failure(command)
                 case WakeAt():
                     assert command.at_ns != self.wake_at, "asked for again"
                     self.wake_at = command.at_ns
@@ -103,6 +104,9 @@ class ExactTimes(RuleBasedStateMachine):
             assert reject.predicted_ns is not None
             assert reject.retry_after_ns
             assert reject.retry_after_ns > 0
+
+    def look_at_failure(self, fail: Fail) -> None:
+        raise AssertionError(f"nothing fails here: {fail}")
 
     def expired(self, request: Request) -> None:
         raise AssertionError(f"admitted and not answered: {request}")
@@ -177,6 +181,7 @@ class ExactTimes(RuleBasedStateMachine):
         assert statistics.answered == ended[State.ANSWERED]
         assert statistics.expired == ended[State.EXPIRED]
         assert statistics.cancelled == ended[State.CANCELLED]
+        assert statistics.failed == ended[State.FAILED]
         assert statistics.probes == len(self.probes)
         assert statistics.rejected == self.rejected == sum(statistics.rejected_by_code.values())
         assert self.batcher.pace.need_rows <= self.batcher.pace.cap_rows
@@ -215,6 +220,20 @@ class AnyTraffic(ExactTimes):
     ) -> None:
         request = Request(rows, key, self.now, Nanoseconds(self.now + budget), priority, sheddable)
         self.one_arrives(request)
+
+    @precondition(lambda self: self.ends)
+    @rule(poison=st.booleans())
+    def a_batch_fails(self, poison: bool) -> None:
+        at, _, batch = self.ends.pop(0)
+        self.pass_time(max(0, at - self.now - 1))
+        self.obey(
+            self.batcher.on_batch_failed(batch, BackendError("x"), self.now, may_rerun=poison)
+        )
+
+    def look_at_failure(self, fail: Fail) -> None:
+        assert fail.poison_row is None or len(fail.requests) == 1
+        for request in fail.requests:
+            self.settle(request)
 
     def expired(self, request: Request) -> None:
         assert request.sheddable

@@ -70,6 +70,12 @@ class Bisection:
             verdicts.append(Verdict(pieces, error))
         return verdicts + _end_part(family)
 
+    def on_unusable(self, batch: Batch, error: BackendError) -> list[Verdict]:
+        """Learn that a batch has failed, and that no row is to blame."""
+        self._ended_well = False
+        verdicts = [Verdict(still_wanted(batch.pieces), error)]
+        return verdicts if batch.family is None else verdicts + _end_part(batch.family)
+
     def take(self) -> tuple[Batch | None, list[Verdict]]:
         """Remove the part to run next; ``None`` if nobody wants any more."""
         verdicts: list[Verdict] = []

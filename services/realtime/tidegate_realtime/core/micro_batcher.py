@@ -177,7 +177,7 @@ class MicroBatcher:
                 batch, error, is_hopeless=lambda r: r.sheddable and r.deadline_at_ns <= until_ns
             )
         else:
-            verdicts = [Verdict(still_wanted(batch.pieces), error)]
+            verdicts = self._bisection.on_unusable(batch, error)
         for verdict in verdicts:
             self._fail(verdict, commands)
         self._dispatch(now_ns, commands)
@@ -315,7 +315,12 @@ class MicroBatcher:
 
     def _retry(self, now_ns: Nanoseconds, commands: list[Command]) -> None:
         batch, verdicts = self._bisection.take()
-        if batch is not None:
+        late = late_among(batch.pieces, self.pace, now_ns) if batch is not None else []
+        for request in late:
+            self._expire(request, commands)
+        if batch is not None and late:
+            self._bisection.waiting.insert(0, batch)  # to be looked at again, without them
+        elif batch is not None:
             self._start(batch, now_ns, commands)
         for verdict in verdicts:
             self._fail(verdict, commands)
