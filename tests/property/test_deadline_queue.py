@@ -27,6 +27,7 @@ class AgainstANaiveQueue(RuleBasedStateMachine):
         self.queue = DeadlineQueue()
         self.naive: list[Waiting] = []
         self.pushed: list[Request] = []
+        self.elsewhere: list[Request] = []
 
     def waiting(self) -> list[Waiting]:
         self.naive = sorted((item for item in self.naive if item.rows), key=Waiting.order)
@@ -48,6 +49,8 @@ class AgainstANaiveQueue(RuleBasedStateMachine):
     def discard(self, pick: int) -> None:
         if self.pushed:
             request = self.pushed[pick % len(self.pushed)]
+            if request in self.elsewhere:
+                return
             self.queue.discard(request)
             self.naive = [item for item in self.naive if item.request is not request]
 
@@ -57,6 +60,9 @@ class AgainstANaiveQueue(RuleBasedStateMachine):
         expected = [(item.request, item.rows) for item in due]
         assert self.queue.take_due(Nanoseconds(now)) == expected
         self.naive = [item for item in self.naive if item not in due]
+        for item in due:
+            item.request.waiting_rows = 7  # for it waits in another queue now
+            self.elsewhere.append(item.request)
 
     @rule(limit=st.integers(1, 6), whole=st.integers(1, 6))
     def take(self, limit: int, whole: int) -> None:
