@@ -19,6 +19,7 @@ from tests.fixtures import edges, onnx_models
 from tidegate.errors import BackendError, SettingError
 from tidegate.inference.arrays import Tensors
 from tidegate.inference.model import Model
+from tidegate.units import ms_to_ns
 from tidegate_realtime.api.edge import Edge
 from tidegate_realtime.api.replies import Reply
 from tidegate_realtime.core.limits import BatchLimits
@@ -332,3 +333,11 @@ async def test_a_hiccup_of_a_quick_model_is_no_hang(echo: Model) -> None:
             await asyncio.sleep(0.010)
             backend.took_s = 30e-6
             assert await timed(edge, infer(ROW)) == (200, "", 10.03)
+
+
+async def test_one_stall_of_the_process_does_not_shut_everybody_out(echo: Model) -> None:
+    async with serving(echo, slo_ms=100) as (edge, _):
+        assert (await timed(edge, infer(ROW)))[0] == 200
+        edge.catalogue.versions[0].driver.on_reply(ms_to_ns(500))
+        for _ in range(3):
+            assert (await timed(edge, infer(ROW)))[0] == 200

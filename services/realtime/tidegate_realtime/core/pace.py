@@ -156,12 +156,23 @@ class Pace:
         if model is None or not model.largest_size:
             return
         if self._overhead is not None:
-            self.overhead_ns = self._overhead.overhead_ns
+            self.overhead_ns = self._bearable_ns(model, self._overhead.overhead_ns)
             self.guard_ns = self._overhead.guard_ns
         if model.revision != self._revision:
             self._revision = model.revision
             self._renew_cap(model)
         self.margin_ns = Nanoseconds(self.overhead_ns + model.mean_ns(1))
+
+    def _bearable_ns(self, model: LatencyModel, overhead_ns: int) -> Nanoseconds:
+        """Limit o to half of what the objective leaves beside one row.
+
+        One stall of the whole process, such as a machine that was out of cores for half a second,
+        is the p99 of the next hundred batches. More than the objective has room for, it would have
+        everybody refused, and with nobody answered it would not be learned that it is over.
+        """
+        assert self.objective_ns is not None
+        room_ns = max(0, self.objective_ns - model.tail_ns(1))
+        return Nanoseconds(min(overhead_ns, room_ns // 2))
 
     def _renew_cap(self, model: LatencyModel) -> None:
         assert self.objective_ns is not None

@@ -320,6 +320,7 @@ class BatchDriver:
         else:
             if self._overhead is not None:
                 self._overhead.on_request(now_ns - ended_at_ns + self._outside_ns)
+                self._outside_ns = 0  # told once: a batch that nobody waits for tells nothing new
             self._outputs[batch] = result
             took_ns = ended_at_ns - batch.started_at_ns
             self._obey(self._batcher.on_batch_end(batch, now_ns, took_ns=took_ns), now_ns)
