@@ -12,6 +12,7 @@ from tidegate_loadtest.simulate.recording import Recording
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 BINS: Final = 150
 """Points of a line: more is noise at the width of a page."""
@@ -32,8 +33,7 @@ def plot_runs(
         title: What was simulated.
         slo_ms: Drawn as the line that p99 should stay below.
     """
-    import matplotlib as mpl  # noqa: PLC0415 - of the extra, and slow to load
-    from matplotlib.figure import Figure  # noqa: PLC0415 - likewise
+    from matplotlib.figure import Figure  # noqa: PLC0415 - of the extra, and slow to load
 
     end_ns = max(recording.last_arrival_ns for _, recording in runs) + 1
     edges_ns = np.linspace(0, end_ns, BINS + 1)
@@ -58,6 +58,13 @@ def plot_runs(
     for axes in (rates, latencies, batches):
         axes.grid(alpha=0.3)
         axes.legend(fontsize="small", loc="upper right")
+    write_svg(figure, file)
+
+
+def write_svg(figure: "Figure", file: Path) -> None:
+    """Write a figure so that the same one gives the same bytes."""
+    import matplotlib as mpl  # noqa: PLC0415 - of the extra, and slow to load
+
     with mpl.rc_context({"svg.hashsalt": "tidegate"}):
         figure.savefig(file, format="svg", metadata={"Date": None})
 
