@@ -1,5 +1,6 @@
 """Who drives a job: one at a time, others when it is dead, and several without any harm."""
 
+import dataclasses
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -9,9 +10,11 @@ import pytest
 from tests.fakes.engines import InlineEngine
 from tests.fixtures.batch_jobs import (
     Place,
+    SilentDisplay,
     SteppingClock,
     abandon,
     assert_each_row_once,
+    crew_with,
     drive,
     inline_engine,
     new_place,
@@ -19,11 +22,22 @@ from tests.fixtures.batch_jobs import (
     stopped_job,
 )
 from tidegate.errors import JobError
-from tidegate_batch.core.errors import DriverReplacedError, JobConflictError, JobDrivenError
+from tidegate_batch.core.errors import (
+    DriverReplacedError,
+    JobConflictError,
+    JobDrivenError,
+    JobPublishedError,
+    JobRecordError,
+    RowsMismatchError,
+)
 from tidegate_batch.core.lease import LEASE_NS, RENEW_NS
-from tidegate_batch.core.records import Driver
+from tidegate_batch.core.names import state_key
+from tidegate_batch.core.records import Driver, JobFailure
 from tidegate_batch.core.states import Event, State
+from tidegate_batch.main.session import Answer, Session
+from tidegate_batch.pipeline.driving import JobDriver
 from tidegate_batch.pipeline.identity import is_surely_gone, this_process
+from tidegate_batch.pipeline.parts import Parts
 from tidegate_batch.pipeline.record import JobRecord
 from tidegate_batch.pipeline.seat import take_seat
 from tidegate_batch.pipeline.submission import submit
@@ -217,3 +231,62 @@ def test_an_input_that_changed_since_the_plan_is_named_by_a_resume(
     file.write_bytes(file.read_bytes() + b"\0")
     with pytest.raises(JobConflictError, match=r"the input .*rows-00\.parquet changed"):
         drive(record, parts_with(), cache)
+
+
+def finishing(record: JobRecord, cache: Path) -> Parts:
+    """Seat another driver, and return parts of one that meanwhile pauses, and finds it done."""
+    clock, parts = SteppingClock(), parts_with()
+    seat = take_seat(record, ELSEWHERE, parts)
+
+    def pause(duration_ns: int) -> None:
+        clock.advance(duration_ns)
+        driver = JobDriver(seat, parts=parts, display=SilentDisplay())
+        driver.run(crew_with(inline_engine(parts), cache))
+
+    return dataclasses.replace(parts_with(clock=clock), pause=pause)
+
+
+def test_a_job_that_its_driver_publishes_meanwhile_has_no_seat_to_take(
+    record: JobRecord, cache: Path
+) -> None:
+    parts = finishing(record, cache)
+    with pytest.raises(JobPublishedError, match="is published; nothing is left to do"):
+        take_seat(record, this_process(), parts)
+
+
+@pytest.mark.parametrize("command", [Session.run, Session.run_alone])
+def test_a_command_upon_a_job_that_is_published_just_then_is_content(
+    record: JobRecord, cache: Path, command: Callable[[Session, JobRecord], Answer]
+) -> None:
+    flags = {"store": record.store.url, "cache_dir": str(cache), "batch.engine": "local"}
+    session = Session(flags, config=None)
+    session.parts = finishing(record, cache)
+    answer = command(session, record)
+    assert (answer.status.state, answer.finished, answer.log) == ("published", None, None)
+
+
+def test_a_resume_that_is_refused_leaves_the_reason_for_which_the_job_failed(
+    place: Place, cache: Path
+) -> None:
+    record = stopped_job(place, cache, RowsMismatchError("a doubt, on purpose"))
+    file = Path(place.input, "rows-00.parquet")
+    file.write_bytes(file.read_bytes() + b"\0")
+    for _ in range(2):
+        with pytest.raises(JobConflictError, match="cannot go on"):
+            drive(record, parts_with(), cache)
+        state = record.state()
+        assert state is not None
+        assert state.failure == JobFailure(code="rows_mismatch", message="a doubt, on purpose")
+
+
+def test_a_state_that_nobody_can_read_stops_the_driver_with_its_reason(
+    record: JobRecord,
+) -> None:
+    seat = take_seat(record, this_process(), parts_with())
+    Path(record.store.url, state_key(record.job)).write_bytes(b"no state")
+    with seat.renewed(every_ns=1_000_000):
+        for thread in threading.enumerate():
+            if thread.name == f"lease of job {record.job}":
+                thread.join(60)
+    with pytest.raises(JobRecordError, match=r"state\.json in .* cannot be read"):
+        seat.check()

@@ -72,6 +72,10 @@ class JobDrivenError(JobConflictError):
     """The job's driver is alive; a second one would only waste work."""
 
 
+class JobPublishedError(JobConflictError):
+    """The job is published: nothing is left to do for anybody."""
+
+
 class JobRecordError(JobError):
     """A record of the job in the store is not what Tidegate writes."""
 

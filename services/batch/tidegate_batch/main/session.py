@@ -3,8 +3,8 @@
 import os
 import signal
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -14,7 +14,12 @@ import click
 from tidegate.errors import SettingError, TidegateError
 from tidegate.settings import load_settings
 from tidegate.units import NS_PER_MS, ns_to_seconds
-from tidegate_batch.core.errors import JobConflictError, JobDrivenError, JobNotDrivenError
+from tidegate_batch.core.errors import (
+    JobConflictError,
+    JobDrivenError,
+    JobNotDrivenError,
+    JobPublishedError,
+)
 from tidegate_batch.core.names import JobId, parse_job_id
 from tidegate_batch.core.states import ENDED
 from tidegate_batch.main.display import BarDisplay, LineDisplay, build_display
@@ -81,8 +86,9 @@ class Session:
 
         Ctrl-C and SIGTERM stop it; what is committed stays, and it can be resumed.
         """
-        if tidy_if_published(record, self.parts):
-            return self.look(record)
+        return self._unless_published(record, self._run)
+
+    def _run(self, record: JobRecord) -> Answer:
         crew = build_crew(self.batch, cache_dir=self.cache_dir)
         with self._display() as display, _sigterm_interrupts():
             display.stage(f"job {record.job}")
@@ -99,8 +105,9 @@ class Session:
             JobNotDrivenError: It ended before that; the message names its log.
             SettingError: Its log cannot be written.
         """
-        if tidy_if_published(record, self.parts):
-            return self.look(record)
+        return self._unless_published(record, self._run_alone)
+
+    def _run_alone(self, record: JobRecord) -> Answer:
         with self._display() as display, _sigterm_interrupts():
             seat = take_seat(record, this_process(), self.parts)
             JobDriver(seat, parts=self.parts, display=display).prepare()
@@ -129,6 +136,13 @@ class Session:
                 )
             self.parts.pause(_LOOK_NS)
             seen = record.state()
+
+    def _unless_published(self, record: JobRecord, go_on: Callable[[JobRecord], Answer]) -> Answer:
+        """Go on with a job, unless it is published, or another driver publishes it just now."""
+        if not tidy_if_published(record, self.parts):
+            with suppress(JobPublishedError):
+                return go_on(record)
+        return self.look(record)
 
     def look(self, record: JobRecord) -> Answer:
         """Read how far a job is."""

@@ -10,6 +10,7 @@ from tidegate_batch.core.errors import (
     ChunkFailedError,
     CommittedDataMissingError,
     DriverReplacedError,
+    JobConflictError,
 )
 from tidegate_batch.core.records import JobFailure, JobManifest, JobSpec, Plan
 from tidegate_batch.core.states import Event, State
@@ -163,6 +164,9 @@ class JobDriver:
         try:
             yield
         except DriverReplacedError:  # not this driver's job any more, nor its failure
+            raise
+        except JobConflictError as error:  # why the job failed says more than why it cannot go on
+            self._record_end(Event.FAILED, self._seat.failure_before or _failure_of(error))
             raise
         except TidegateError as error:
             self._record_end(Event.FAILED, _failure_of(error))

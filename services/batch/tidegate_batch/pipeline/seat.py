@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from tidegate.errors import PartUnavailableError
+from tidegate.errors import PartUnavailableError, TidegateError
 from tidegate.observability import get_logger
 from tidegate.units import ns_to_seconds
 from tidegate_batch.core.errors import (
@@ -16,6 +16,7 @@ from tidegate_batch.core.errors import (
     DriverReplacedError,
     JobConflictError,
     JobDrivenError,
+    JobPublishedError,
 )
 from tidegate_batch.core.lease import RENEW_NS, LeaseWatch
 from tidegate_batch.core.records import Driver, JobFailure, JobState
@@ -32,12 +33,21 @@ _LOOK_NS = 1_000_000_000
 class Seat:
     """One driver's turn at a job."""
 
-    def __init__(self, record: JobRecord, state: JobState, parts: Parts) -> None:
+    def __init__(
+        self,
+        record: JobRecord,
+        state: JobState,
+        parts: Parts,
+        *,
+        failure_before: JobFailure | None = None,
+    ) -> None:
         self.record = record
         self.epoch = state.epoch
+        self.failure_before = failure_before
+        """Why the job had failed when this driver took it up, if it had."""
         self._parts = parts
         self._state = state
-        self._lost: DriverReplacedError | None = None
+        self._lost: TidegateError | None = None
         self._one_change = threading.Lock()
         """The renewing thread must not put back an older state than the last move's."""
 
@@ -67,28 +77,29 @@ class Seat:
         self._change(lambda now: now.driven_by(None))
 
     def check(self) -> None:
-        """Stop a driver whose renewals found that it was replaced.
+        """Stop a driver that cannot renew its lease any more.
 
         Raises:
-            DriverReplacedError: It was.
+            DriverReplacedError: Its renewals found that it was replaced.
+            TidegateError: Whatever else they met that no later one could mend.
         """
         if self._lost is not None:
             raise self._lost
 
     @contextmanager
-    def renewed(self) -> Iterator[None]:
+    def renewed(self, *, every_ns: int = RENEW_NS) -> Iterator[None]:
         """Renew the lease from a thread of its own, so that no long step lets it expire."""
         over = threading.Event()
 
         def renew_on() -> None:
-            while not over.wait(ns_to_seconds(RENEW_NS)):
+            while not over.wait(ns_to_seconds(every_ns)):
                 try:
                     self.renew()
-                except DriverReplacedError as error:
-                    self._lost = error
-                    return
                 except PartUnavailableError as error:  # the next renewal may be in time
                     _log.warning("lease_not_renewed", job_id=self.record.job, reason=str(error))
+                except TidegateError as error:  # replaced, or a state that nobody can read
+                    self._lost = error
+                    return
 
         thread = threading.Thread(target=renew_on, name=f"lease of job {self.record.job}")
         thread.start()
@@ -124,6 +135,7 @@ def take_seat(record: JobRecord, driver: Driver, parts: Parts) -> Seat:
 
     Raises:
         JobDrivenError: Its driver is alive.
+        JobPublishedError: Nothing is left to do; its driver may have finished just now.
         JobConflictError: The job cannot be resumed.
     """
     watch: LeaseWatch | None = None
@@ -138,7 +150,8 @@ def take_seat(record: JobRecord, driver: Driver, parts: Parts) -> Seat:
         if _is_free(seen) or watch.is_expired(now_ns):
             taken = _take(record, seen, driver, parts)
             if taken is not None:
-                return Seat(record, taken, parts)
+                before = seen.failure if seen.state is State.FAILED else None
+                return Seat(record, taken, parts, failure_before=before)
         elif not first_look and watch.since_ns == now_ns:
             raise _driven(record, seen)
         parts.pause(_LOOK_NS)
@@ -176,6 +189,8 @@ class _MovedMeanwhileError(Exception):
 
 
 def _refuse_to_resume(record: JobRecord, state: JobState) -> None:
+    if state.state is State.PUBLISHED:
+        raise JobPublishedError(f"job {record.job} is published; nothing is left to do")
     if state.state is State.SUPERSEDED:
         raise JobConflictError(
             f"job {record.job} was superseded: its output was taken over by another job. "
