@@ -1,5 +1,8 @@
 """What every model runner promises; onnxruntime on the CPU is the first."""
 
+import os
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -72,3 +75,24 @@ def test_weights_outside_the_folder_are_never_read(tmp_path: Path, location: str
     model = onnx_models.with_weights_at(folder / "m.onnx", location)
     with pytest.raises(ArtifactError, match=r"m\.onnx"):
         ModelRunner.load(model, threads=1)
+
+
+def test_the_runtime_writes_and_reports_nothing_about_this_machine(tmp_path: Path) -> None:
+    """onnxruntime keeps a device id and a queue of facts for its maker, if it is let."""
+    model = onnx_models.echo(tmp_path / "m.onnx")
+    script = (
+        "import sys; from pathlib import Path; from tidegate.inference.runner import ModelRunner"
+    )
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache"), "HOME": str(tmp_path)}
+    environment.pop("ORT_DISABLE_TELEMETRY", None)  # set by this process when it imported us
+    subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            f"{script}; ModelRunner.load(pathlib.Path(sys.argv[1]), threads=1)",
+            model,
+        ],
+        env=environment,
+        check=True,
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["m.onnx"]

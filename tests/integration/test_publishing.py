@@ -190,6 +190,17 @@ def test_a_changed_byte_is_refused_naming_file_and_both_digests(
     assert len(store.verify(NAME, Version(1))) == 1
 
 
+def test_bytes_that_are_not_the_published_ones_never_reach_the_folder_they_are_pulled_to(
+    store: ArtifactStore, tmp_path: Path
+) -> None:
+    put(store, onnx_models.scale(tmp_path / "m.onnx"))
+    file = tmp_path / "store" / version_prefix(NAME, 1) / "model.onnx"
+    file.write_bytes(file.read_bytes()[:-1])
+    with pytest.raises(DigestMismatchError):
+        store.export(NAME, Version(1), tmp_path / "pulled")
+    assert list((tmp_path / "pulled").iterdir()) == []
+
+
 def test_a_missing_file_is_refused_like_a_changed_one(store: ArtifactStore, tmp_path: Path) -> None:
     put(store, onnx_models.scale(tmp_path / "m.onnx"))
     (tmp_path / "store" / version_prefix(NAME, 1) / "model.onnx").unlink()

@@ -1,3 +1,5 @@
+from random import Random
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -160,6 +162,51 @@ def test_a_column_of_lists_is_stacked() -> None:
 def test_a_bare_value_never_changes_its_meaning(datatype: str, value: object) -> None:
     with pytest.raises(SignatureMismatchError):
         PlainReader(signature(datatype, -1, 2)).from_instances([value])
+
+
+@pytest.mark.parametrize(
+    ("datatype", "rows", "said"),
+    [
+        ("INT64", [[1, 2], [True, 5]], "values of INT64, found true in row 1"),
+        ("FP32", [[1.5, True]], "found true in row 0"),
+        ("FP32", [[1, 2], [1, None]], "found null in row 1"),
+        ("BYTES", [["ü", 5]], "found 5 in row 0"),
+        ("BYTES", [["a", b"\xff"]], "found bytes that are no UTF-8 text in row 0"),
+        ("INT64", [[1, 2**63]], "found a number that does not fit"),
+        ("FP32", [[1, 2], [3]], "found rows of different shapes"),
+    ],
+)
+def test_the_first_value_that_does_not_fit_is_shown_as_it_was_sent(
+    datatype: str, rows: list[object], said: str
+) -> None:
+    with pytest.raises(SignatureMismatchError, match=said):
+        PlainReader(signature(datatype, -1, 2)).from_instances(rows)
+
+
+def test_bytes_that_are_text_are_read_as_that_text() -> None:
+    reader = PlainReader(signature("BYTES", -1))
+    assert reader.from_instances(["ü".encode(), "b"])["input"].tolist() == ["ü", "b"]
+
+
+@given(st.integers(1, 200), st.randoms(use_true_random=False))
+def test_many_rows_are_read_like_each_of_them_alone(rows: int, random: Random) -> None:
+    instances: list[object] = [
+        {
+            "age": random.choice([1, 2.5, -1e-30, 2**60 + 1]),
+            "visits": random.choice([None, 0, 2**53 + 1]),
+            "smoker": random.choice([None, True, False]),
+            "city": random.choice(["Bern", "Oslo"]),
+        }
+        for _ in range(rows)
+    ]
+    together = READER.from_instances(instances)["input"]
+    alone = [READER.from_instances([row])["input"] for row in instances]
+    assert together.tobytes() == np.concatenate(alone).tobytes()
+
+
+def test_one_bad_value_among_many_rows_is_named() -> None:
+    with pytest.raises(SignatureMismatchError, match="'age': expected a number in row 99"):
+        READER.from_instances([*[ROW] * 99, {**ROW, "age": "x"}, *[ROW] * 99])
 
 
 def test_integers_stay_exact_over_the_whole_range() -> None:

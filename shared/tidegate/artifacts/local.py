@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-import tempfile
+import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,8 +64,7 @@ def copy_files(objects: ObjectStore, published: PublishedVersion, *, folder: Pat
     for path, entry in published.manifest.files.items():
         target = folder / path
         if _sha256_of(target) != entry.sha256:
-            _download(objects, prefix + path, target)
-        _check(target, entry, where=f"{published.tag} {path}")
+            _download(objects, prefix + path, target, entry, where=f"{published.tag} {path}")
 
 
 def verify_files(objects: ObjectStore, prefix: str, manifest: Manifest) -> list[str]:
@@ -83,25 +82,29 @@ def verify_files(objects: ObjectStore, prefix: str, manifest: Manifest) -> list[
     return problems
 
 
-def _download(objects: ObjectStore, key: str, target: Path) -> None:
-    """Write to a temporary name, flush to disk, then rename: never a half-written file."""
+def _download(
+    objects: ObjectStore, key: str, target: Path, entry: FileEntry, *, where: str
+) -> None:
+    """Write to a temporary name, verify, flush to disk, then rename: never unproven bytes."""
     head = objects.head(key)
     if head is None:
-        return  # the check that follows names the missing file
+        raise DigestMismatchError.of_file(where, expected=entry.sha256, found=_ABSENT)
     target.parent.mkdir(parents=True, exist_ok=True)
-    with (
-        objects.open(key, etag=head.etag) as source,
-        tempfile.NamedTemporaryFile(dir=target.parent, delete=False) as part,
-    ):
-        try:
+    part = target.with_name(f".{target.name}.{secrets.token_hex(8)}.part")
+    try:
+        with objects.open(key, etag=head.etag) as source, part.open("xb") as file:
+            digest = hashlib.sha256()
             for block in _blocks(source):
-                part.write(block)
-            part.flush()
-            os.fsync(part.fileno())
-            Path(part.name).replace(target)
-        except BaseException:  # also on Ctrl-C: leave no orphan behind, then go on failing
-            Path(part.name).unlink(missing_ok=True)
-            raise
+                digest.update(block)
+                file.write(block)
+            file.flush()
+            os.fsync(file.fileno())
+        if digest.hexdigest() != entry.sha256:
+            found = digest.hexdigest()
+            raise DigestMismatchError.of_file(where, expected=entry.sha256, found=found)
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)  # also on Ctrl-C: leave no orphan behind
 
 
 def _check(target: Path, entry: FileEntry, *, where: str) -> None:

@@ -12,6 +12,8 @@ from tidegate.inference.arrays import Array, Tensors
 from tidegate.tensors.datatypes import FROM_ONNX
 from tidegate.tensors.signature import VARIABLE, Signature, TensorSpec
 
+RUNTIME_VERSION: Final[str] = ort.__version__
+"""Of onnxruntime."""
 PROVIDER: Final = "CPUExecutionProvider"
 _RUN_ERRORS: Final = (
     ort_errors.Fail,
@@ -59,7 +61,7 @@ class ModelRunner:
             session = ort.InferenceSession(file, options, providers=[PROVIDER])
         except _LOAD_ERRORS as error:
             raise ArtifactError(
-                f"onnxruntime {ort.__version__} cannot load {file.name}: {error}"
+                f"onnxruntime {RUNTIME_VERSION} cannot load {file.name}: {error}"
             ) from error
         if session.get_providers() != [PROVIDER]:
             raise ArtifactError(

@@ -10,8 +10,6 @@ from pathlib import Path
 from statistics import fmean, median, pstdev
 from typing import Final
 
-import onnxruntime as ort
-
 from tidegate.artifacts.store import ArtifactStore
 from tidegate.cli.failures import ExtraMissingError
 from tidegate.cli.output import table
@@ -20,6 +18,7 @@ from tidegate.clock.system import SystemClock
 from tidegate.errors import BackendError, SettingError
 from tidegate.ids import ModelRef, ModelTag
 from tidegate.inference.opening import open_model
+from tidegate.inference.runner import RUNTIME_VERSION
 from tidegate.objects.opening import open_store
 from tidegate.profiles import LatencyProfile, MeasuredSize, Origin, Table, dump_profile
 from tidegate.settings import load_settings
@@ -138,7 +137,7 @@ def measure_published(wish: Wish, *, tell: Callable[[str], None]) -> Measured:
     sizes = measure(model, budget_ns=seconds_to_ns(wish.budget_s), clock=clock, tell=tell)
     origin = Origin(
         status="measured",
-        source=f"tidegate profile, onnxruntime {ort.__version__}",
+        source=f"tidegate profile, onnxruntime {RUNTIME_VERSION}",
         date=clock.utc_now().date().isoformat(),
         model=str(model.tag),
         hardware=f"{os.cpu_count()} CPU cores ({platform.machine()}), {threads} thread(s) a call",

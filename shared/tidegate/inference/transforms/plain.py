@@ -1,12 +1,25 @@
 """No transform: a column is an input, a value is what the tensor holds."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
+import msgspec
 import numpy as np
 
 from tidegate.inference.arrays import Array
 from tidegate.tensors.datatypes import DATATYPES
 from tidegate.tensors.signature import Signature, SignatureMismatchError, TensorSpec
+
+_FITTING_KINDS: Final = {"f": "iuf", "i": "iu", "u": "iu", "b": "b", "O": ""}
+"""By the kind of a tensor's numpy type: kinds of arrays that become it without another meaning."""
+_FITTING_TYPES: Final[dict[str, frozenset[type]]] = {
+    "f": frozenset({int, float}),
+    "i": frozenset({int}),
+    "u": frozenset({int}),
+    "b": frozenset({bool}),
+    "O": frozenset({str}),
+}
+"""The same for JSON values."""
 
 
 class PlainReader:
@@ -41,59 +54,96 @@ class PlainReader:
 def _tensor(spec: TensorSpec, values: Array | list[object]) -> Array:
     """Build ``(rows, …)`` of the input's datatype; no value may change its meaning on the way."""
     wanted = np.dtype(DATATYPES[spec.datatype].numpy)
-    try:
-        found = np.array(_unpack(values), dtype=object if wanted.kind == "O" else None)
-    except (ValueError, OverflowError) as error:  # rows of different lengths, or huge integers
-        raise SignatureMismatchError.of_input(
-            spec.name, expected=f"rows of the shape {list(spec.row_shape)}", found=str(error)
-        ) from error
-    if not _may_become(found.dtype, wanted) or (wanted.kind == "O" and not _is_text(found)):
-        raise SignatureMismatchError.of_input(
-            spec.name,
-            expected=f"values of {spec.datatype}",
-            found=f"values like {_first(found)!r:.60}",
-        )
-    tensor = _cast(spec, found, wanted)
+    if isinstance(values, np.ndarray) and values.dtype.kind != "O":
+        tensor = _of_array(spec, values, wanted)
+    else:
+        tensor = _of_values(spec, [_plain(value) for value in values], wanted)
+    if wanted.kind == "f" and not np.isfinite(tensor).all():
+        raise _does_not_fit(spec)
     spec.check(tensor)
     return np.ascontiguousarray(tensor)
 
 
-def _unpack(values: Array | list[object]) -> Array | list[object]:
-    """Let numpy stack a column of lists, which is an object array of arrays."""
-    if isinstance(values, np.ndarray) and values.dtype.kind != "O":
-        return values
-    return [value.tolist() if isinstance(value, np.ndarray) else value for value in values]
+def _of_array(spec: TensorSpec, values: Array, wanted: np.dtype[Any]) -> Array:
+    if values.dtype.kind not in _FITTING_KINDS[wanted.kind]:
+        raise SignatureMismatchError.of_input(
+            spec.name, expected=f"values of {spec.datatype}", found=f"values of {values.dtype}"
+        )
+    if wanted.kind in "iu" and values.size:
+        limits = np.iinfo(wanted)
+        if int(values.min()) < limits.min or int(values.max()) > limits.max:
+            raise _does_not_fit(spec)
+    with np.errstate(over="ignore"):  # a too large number becomes infinite, and is refused
+        return values.astype(wanted)
 
 
-def _may_become(found: np.dtype[np.generic], wanted: np.dtype[np.generic]) -> bool:
-    """Numbers become numbers of a kind that can hold them; text and booleans stay themselves."""
-    if wanted.kind in {"O", found.kind}:
-        return True
-    return {"f": "iuf", "i": "iu", "u": "iu"}.get(wanted.kind, "").find(found.kind) >= 0
-
-
-def _is_text(values: Array) -> bool:
-    """Look at each value: onnxruntime would make "None" of a missing one and "1" of a number."""
-    return all(isinstance(value, (str, bytes)) for value in values.flat)
-
-
-def _cast(spec: TensorSpec, found: Array, wanted: np.dtype[np.generic]) -> Array:
-    with np.errstate(over="ignore"):  # a too large number becomes infinite, and is refused below
-        tensor: Array = found.astype(wanted)
-    same = np.array_equal(tensor, found) if wanted.kind in "iu" else True
-    finite = np.isfinite(tensor).all() if wanted.kind == "f" else True
-    if not (same and finite):
+def _of_values(spec: TensorSpec, rows: list[object], wanted: np.dtype[Any]) -> Array:
+    """Look at the type of every value first: numpy would make 1 of true, and "1" of a number."""
+    allowed = _FITTING_TYPES[wanted.kind]
+    for place, row in enumerate(rows):
+        if not _leaf_types(row) <= allowed:
+            offender = next(leaf for leaf in _leaves(row) if type(leaf) not in allowed)
+            raise SignatureMismatchError.of_input(
+                spec.name,
+                expected=f"values of {spec.datatype}",
+                found=f"{_as_json(offender)} in row {place}",
+            )
+    try:
+        with np.errstate(over="ignore"):  # as above
+            return np.array(rows, dtype=wanted)
+    except OverflowError as error:  # an integer out of range
+        raise _does_not_fit(spec) from error
+    except ValueError as error:  # numpy cannot stack them
         raise SignatureMismatchError.of_input(
             spec.name,
-            expected=f"finite numbers within the range of {spec.datatype}",
-            found="a number that does not fit",
-        )
-    return tensor
+            expected=f"rows of the shape {list(spec.row_shape)}",
+            found="rows of different shapes",
+        ) from error
 
 
-def _first(values: Array) -> object:
-    return values.flat[0] if values.size else None
+def _plain(value: object) -> object:
+    """Make lists of arrays, which a table's column of lists holds, and text of bytes."""
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, list):
+        return [_plain(item) for item in value] if _leaf_types(value) & {bytes} else value
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return value  # no type that fits, so that it is refused by row
+    return value
+
+
+def _leaf_types(value: object) -> set[type]:
+    if not isinstance(value, list):
+        return {type(value)}
+    types = set(map(type, value))
+    return types if list not in types else set().union(*map(_leaf_types, value))
+
+
+def _leaves(value: object) -> Iterator[object]:
+    if not isinstance(value, list):
+        yield value
+        return
+    for item in value:
+        yield from _leaves(item)
+
+
+def _does_not_fit(spec: TensorSpec) -> SignatureMismatchError:
+    return SignatureMismatchError.of_input(
+        spec.name,
+        expected=f"finite numbers within the range of {spec.datatype}",
+        found="a number that does not fit",
+    )
+
+
+def _as_json(value: object) -> str:
+    """Show a value as the caller wrote it."""
+    if isinstance(value, bytes):
+        return "bytes that are no UTF-8 text"
+    return msgspec.json.encode(value).decode()[:60]
 
 
 def _describe(row: object) -> str:
-    return f"an object with {sorted(map(str, row))}" if isinstance(row, Mapping) else f"{row!r:.60}"
+    return f"an object with {sorted(map(str, row))}" if isinstance(row, Mapping) else _as_json(row)
