@@ -10,7 +10,14 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.fixtures.gateways import SERVERS, Gateway, command, free_port, running_gateway
+from tests.fixtures.gateways import (
+    SERVERS,
+    SLOW_CONFIG,
+    Gateway,
+    command,
+    free_port,
+    running_gateway,
+)
 
 SLOW = "/v1/models/slow:predict"
 LONG = 250
@@ -104,7 +111,7 @@ def test_a_stop_answers_what_was_accepted_and_takes_nothing_new(
     http_store: Path, callers: ThreadPoolExecutor, server: str, tmp_path: Path
 ) -> None:
     config = tmp_path / "tidegate.toml"
-    config.write_text("[models.slow]\nslo_ms = 20000\n")
+    config.write_text(SLOW_CONFIG)
     arguments = ("--server", server, "--model", "slow", "--config", str(config))
     with running_gateway(http_store, *arguments) as gateway, gateway.connect() as idle:
         idle.sendall(b"GET /v2/health/ready HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -157,7 +164,7 @@ def test_a_second_signal_ends_it_at_once(
     http_store: Path, callers: ThreadPoolExecutor, server: str, tmp_path: Path
 ) -> None:
     config = tmp_path / "tidegate.toml"
-    config.write_text("[models.slow]\nslo_ms = 20000\n")
+    config.write_text(SLOW_CONFIG)
     arguments = ("--server", server, "--model", "slow", "--config", str(config))
     with running_gateway(http_store, *arguments) as gateway:
         running = occupy(gateway, callers, 1_000)

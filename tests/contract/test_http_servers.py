@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.fixtures.gateways import MODELS, Gateway
+from tests.fixtures.gateways import MODELS, SERVERS, Gateway, running_gateway
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def test_the_server_and_its_models_describe_themselves(client: httpx.Client) -> 
     server = client.get("/v2").json()
     assert server["name"] == "tidegate"
     assert server["extensions"] == ["parameters", "schedule_policy"]
-    assert client.get("/v1/models").json() == {"models": list(MODELS)}
+    assert client.get("/v1/models").json() == {"models": sorted(MODELS)}
     assert client.get("/v1/models/echo").json() == {"name": "echo", "ready": True}
     assert client.get("/v2/models/echo/versions/1/ready").json() == {"name": "echo", "ready": True}
     metadata = client.get("/v2/models/echo").json()
@@ -54,7 +54,12 @@ def test_the_settings_in_force_are_in_the_metadata_and_no_path_of_the_server(
     assert parameters["slo_ms"] == 20_000
     assert parameters["percentile"] == 0.99
     assert parameters["objective_is_default"] is False
-    assert (parameters["cap_rows"], parameters["queue_limit_rows"]) == (32, 4096)
+    assert (parameters["best_effort"], parameters["backend"]) == (False, "onnxruntime")
+    assert (parameters["max_deadline_ms"], parameters["queue_limit_rows"]) == (60_000, 4096)
+    bounds = {name: parameters[f"cap_{name}_rows"] for name in ("slo", "knee", "memory")}
+    assert parameters["cap_rows"] >= min(bounds.values()) > 1  # more under load
+    assert parameters["cap_limited_by"] in {*bounds, "measured", "load"}
+    assert 1 <= parameters["need_rows"] <= parameters["cap_rows"]
 
 
 def assert_tagged(reply: httpx.Response, name: str) -> None:
@@ -201,11 +206,28 @@ async def asked(
     return predictions
 
 
-def test_batches_hold_no_more_than_the_cap_and_their_rows_are_counted(gateway: Gateway) -> None:
-    before = gateway.metric("tidegate_batch_rows_sum", model="echo")
-    with httpx.Client(base_url=gateway.url) as client:
-        client.post("/v2/models/echo/infer", json=infer_body([[1, 2, 3]] * 100))
-    assert gateway.metric("tidegate_batch_rows_sum", model="echo") == before + 100
-    batches = gateway.metric("tidegate_batches_total", model="echo")
-    assert gateway.metric("tidegate_batch_rows_bucket", model="echo", le="32") == batches
-    assert gateway.metric("tidegate_execution_seconds_count", model="echo") == batches
+@pytest.mark.field_fault("S-16")
+@pytest.mark.parametrize("server", SERVERS)
+def test_batches_hold_no_more_than_the_cap_and_their_rows_are_counted(
+    http_store: Path, tmp_path: Path, server: str
+) -> None:
+    def counted() -> tuple[float, float, float, float]:
+        return (
+            gateway.metric("tidegate_batch_rows_sum", model="echo"),
+            gateway.metric("tidegate_batches_total", model="echo"),
+            gateway.metric("tidegate_batch_rows_bucket", model="echo", le="32"),
+            gateway.metric("tidegate_execution_seconds_count", model="echo"),
+        )
+
+    config = tmp_path / "tidegate.toml"
+    config.write_text("[models.echo]\nslo_ms = 20000\nmemory_rows = 32\n")
+    arguments = ("--server", server, "--model", "echo", "--config", str(config))
+    with running_gateway(http_store, *arguments) as gateway:
+        reply = httpx.post(
+            f"{gateway.url}/v2/models/echo/infer", json=infer_body([[1, 2, 3]] * 100)
+        )
+        assert reply.status_code == 200
+        assert counted() == (100, 4, 4, 4)
+        parameters = httpx.get(f"{gateway.url}/v2/models/echo").json()["parameters"]
+        assert (parameters["cap_rows"], parameters["cap_memory_rows"]) == (32, 32)
+        assert gateway.metric("tidegate_cap_rows", limit="effective") == 32

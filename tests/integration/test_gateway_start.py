@@ -1,13 +1,20 @@
 """What ``tidegate serve`` refuses, in one sentence and before anything listens."""
 
+import re
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.fixtures import onnx_models
 from tests.fixtures.gateways import free_port, publish_models
+from tidegate.artifacts.store import ArtifactStore
 from tidegate.cli import run
+from tidegate.clock.system import SystemClock
 from tidegate.errors import SettingError
+from tidegate.ids import Alias, ModelName
+from tidegate.objects.local import LocalObjectStore
+from tidegate.publishing.publish import Candidate, publish
 from tidegate_realtime.api.servers.granian import check_loop
 
 
@@ -37,6 +44,9 @@ def serve(store: Path, *arguments: str, ports: bool = True) -> int:
         (["--slo-ms", "0"], 2, "0"),
         (["--slo-ms", "nan", "--model", "echo"], 2, "nan"),
         (["--server", "gunicorn"], 2, "gunicorn"),
+        (["--backend", "triton"], 2, "expected onnxruntime, or emulated:PROFILE"),
+        (["--backend", "emulated:"], 2, "expected onnxruntime, or emulated:PROFILE"),
+        (["--backend", "emulated:v100-resnet5"], 2, "Did you mean 'v100-resnet50'?"),
         (["--config", "missing.toml"], 2, "missing.toml"),
     ],
 )
@@ -51,6 +61,34 @@ def test_what_cannot_be_served_is_refused_in_one_sentence(
     last = capsys.readouterr().err.strip().splitlines()[-1]
     assert last.startswith("error: ")
     assert hint in last
+
+
+@pytest.mark.field_fault("S-13", "S-19")
+def test_an_objective_that_one_row_misses_is_one_sentence_at_the_start(
+    store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    emulated = ["--model", "echo", "--backend", "emulated:linear:1:60"]
+    assert serve(store, *emulated, "--slo-ms", "50") == 2
+    last = capsys.readouterr().err.strip().splitlines()[-1]
+    assert re.fullmatch(
+        r"error: echo@1: one row takes 6\d(\.\d+)? ms at p99, the objective is 50 ms; raise "
+        r"slo_ms, use a faster variant, or set best_effort = true \(code: setting_invalid\)",
+        last,
+    )
+
+
+def test_memory_for_less_than_the_smallest_batch_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It would be found only when the cap is derived, by a batcher that cannot say so."""
+    file = onnx_models.echo_fixed_rows(tmp_path / "fixed.onnx", rows=4)
+    objects = LocalObjectStore(tmp_path / "store")
+    candidate = Candidate(name=ModelName("fixed"), file=file, alias=Alias("stable"))
+    publish(ArtifactStore(objects), candidate, clock=SystemClock())
+    config = tmp_path / "tidegate.toml"
+    config.write_text("[models.fixed]\nmemory_rows = 3\n")
+    assert serve(tmp_path / "store", "--config", str(config)) == 2
+    assert "memory_rows = 3, and its smallest batch has 4 rows" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("port", ["0", "65536", "-1"])

@@ -1,6 +1,6 @@
 """``[serve]`` of ``tidegate.toml``: the gateway's own settings."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -8,6 +8,17 @@ from tidegate.ids import ModelRef
 from tidegate.settings import Section
 
 Port = Annotated[int, Field(ge=1, le=65_535)]
+
+
+EMULATED: Final = "emulated:"
+
+
+def _backend(text: str) -> str:
+    if text != "onnxruntime" and (not text.startswith(EMULATED) or text == EMULATED):
+        raise ValueError(
+            "expected onnxruntime, or emulated:PROFILE with the name or file of a latency profile"
+        )
+    return text
 
 
 def _model_ref(text: str) -> str:
@@ -27,8 +38,14 @@ class ServeSettings(Section):
     """What carries the public listener; uvicorn reaches about two thirds of the throughput."""
     models: tuple[Annotated[str, AfterValidator(_model_ref)], ...] = ()
     """``name``, ``name@alias`` or ``name@version``; none: every model with an alias ``stable``."""
+    backend: Annotated[str, AfterValidator(_backend)] = "onnxruntime"
+    """What runs the models, or ``emulated:PROFILE``, which only takes as long as one would."""
     threads: int = Field(1, ge=1)
     """Cores that one model call may use. More helps large models only; each model takes as many."""
+    warm_up_budget_ms: int = Field(1_000, ge=1)
+    """How long to measure each model before the first caller; a large one takes longer."""
+    max_deadline_ms: int = Field(60_000, ge=1, le=99_999_999)
+    """The longest deadline that a caller can ask for; a longer one is cut to it."""
     queue_limit_rows: int = Field(4_096, ge=32)
     """Rows that may wait for one model; what comes on top is refused with 503."""
     drain_limit_ms: int = Field(25_000, ge=0)

@@ -9,7 +9,13 @@ from pydantic import Field, ValidationError, create_model
 
 from tidegate.settings.mistakes import masked, refusal
 from tidegate.settings.objective import LatencyObjective
-from tidegate.settings.sections import BaseSection, Registered, Section, registered_sections
+from tidegate.settings.sections import (
+    BaseSection,
+    ModelSection,
+    Registered,
+    Section,
+    registered_sections,
+)
 from tidegate.settings.sources import (
     Path_,
     from_environment,
@@ -66,10 +72,13 @@ class Settings:
                 return value
         raise LookupError(f"{kind.__qualname__} is no entry point of tidegate.settings")
 
+    def of_model(self, model: str) -> ModelSection:
+        """Return ``[models.<model>]``; the defaults where nothing is said about it."""
+        return self.base.models.get(model) or ModelSection()
+
     def objective(self, model: str) -> LatencyObjective:
         """Return what is promised of a model; the default where nothing is said about it."""
-        found = self.base.models.get(model)
-        return found.objective if found else LatencyObjective()
+        return self.of_model(model).objective
 
     def origin(self, key: str) -> str:
         """Say where ``serve.port`` or ``models.risk.slo_ms`` came from.

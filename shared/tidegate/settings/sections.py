@@ -32,6 +32,10 @@ class ModelSection(Section):
     """Latency objective in milliseconds, from the last request byte to the last reply byte."""
     percentile: Annotated[float, Field(gt=0, lt=1)] = DEFAULT_PERCENTILE
     """Share of requests that must meet ``slo_ms``; above 0, below 1."""
+    best_effort: bool = False
+    """Answer everything, however late: nothing is refused for time, expired or dropped."""
+    memory_rows: Annotated[int, Field(ge=1)] | None = None
+    """Most rows of one model call that fit in memory; the derived cap keeps to it."""
 
     @property
     def objective(self) -> LatencyObjective:

@@ -7,6 +7,8 @@ from tidegate import __version__
 from tidegate.errors import TidegateError
 from tidegate.settings.loading import DEFAULT
 from tidegate.tensors.signature import TensorSpec
+from tidegate.units import ns_to_ms
+from tidegate_realtime.api.caps import cap_numbers
 from tidegate_realtime.api.endings import Draw, ending_of_error
 from tidegate_realtime.api.errors import ModelNotServedError
 from tidegate_realtime.api.replies import Problem, Reply, json_reply, problem_reply
@@ -87,15 +89,23 @@ def _parameters(served: ServedVersion) -> dict[str, object]:
 
     Not where it was set: that is a path of this machine, and callers need none.
     """
-    limits = served.driver.limits
+    cap = cap_numbers(served.driver.pace)
     return {
         "tidegate_version": str(served.model.tag.version),
         "tidegate_digest": served.model.tag.digest,
         "slo_ms": served.objective.slo_ms,
         "percentile": served.objective.percentile,
         "objective_is_default": served.objective_origin == DEFAULT,
-        "cap_rows": limits.cap_rows,
-        "queue_limit_rows": limits.queue_limit_rows,
+        "best_effort": served.best_effort,
+        "max_deadline_ms": ns_to_ms(served.max_deadline_ns),
+        "backend": served.backend,
+        "cap_rows": cap.effective,
+        "cap_limited_by": cap.limited_by,
+        "cap_slo_rows": cap.slo,
+        "cap_knee_rows": cap.knee,
+        "cap_memory_rows": cap.memory,
+        "need_rows": cap.need,
+        "queue_limit_rows": served.driver.limits.queue_limit_rows,
     }
 
 

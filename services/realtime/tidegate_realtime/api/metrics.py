@@ -11,9 +11,11 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from tidegate.clock import Clock
+from tidegate.errors import BackendError
 from tidegate.inference.arrays import Tensors
 from tidegate.settings import LatencyObjective
 from tidegate.units import ns_to_seconds
+from tidegate_realtime.core.latency_model import LatencyModel
 from tidegate_realtime.runtime.ports import Backend, BatchResult
 
 UNKNOWN: Final = "unknown"
@@ -104,18 +106,29 @@ _EXECUTION_EDGES_S: Final = tuple(
 """0.1 ms to 5 s: a small network for one row, a large one for a full batch."""
 
 
+_FORECAST_EDGES: Final = (0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 4.0)
+
+
 class MeasuredBackend:
-    """A backend that notes how long each batch took, from ``begin`` to ``done``."""
+    """A backend that notes how long each batch took, from ``begin`` to ``done``.
+
+    What it counts is written by the backend's threads; with one executor that is one of them.
+    """
 
     def __init__(self, backend: Backend, clock: Clock) -> None:
         self._backend = backend
         self._clock = clock
-        self.seconds = Histogram(_EXECUTION_EDGES_S)
-        """Written by the backend's threads; with one executor that is one of them."""
+        self.model: LatencyModel | None = None
+        """What is promised of a call; to be set once somebody promises."""
+        self.forget()
 
     def forget(self) -> None:
         """Start anew: what was measured while warming up is no answer to anybody."""
         self.seconds = Histogram(_EXECUTION_EDGES_S)
+        self.forecast = Histogram(_FORECAST_EDGES)
+        """Duration of a call by what was promised of its size when it began."""
+        self.padding_rows = 0
+        """Rows that were computed only because the model allows no smaller batch."""
 
     @property
     def executors(self) -> int:
@@ -129,10 +142,16 @@ class MeasuredBackend:
 
     def begin(self, inputs: Tensors, *, rows: int, done: Callable[[BatchResult], None]) -> None:
         """Start one batch and the watch."""
+        self.padding_rows += (self.fixed_rows or rows) - rows
+        model = self.model
+        promised_ns = model.tail_ns(rows) if model and rows <= model.largest_size else 0
         began_at_ns = self._clock.now_ns()
 
         def stop_watch(result: BatchResult) -> None:
-            self.seconds.observe(ns_to_seconds(self._clock.now_ns() - began_at_ns))
+            took_ns = self._clock.now_ns() - began_at_ns
+            self.seconds.observe(ns_to_seconds(took_ns))
+            if promised_ns and not isinstance(result, BackendError):
+                self.forecast.observe(took_ns / promised_ns)
             done(result)
 
         self._backend.begin(inputs, rows=rows, done=stop_watch)

@@ -24,6 +24,7 @@ from tidegate_realtime.runtime.promise import MAX_DEADLINE_NS
 SERVED_BY: Final = "model"
 """The rung of the degradation ladder that answered; the only one so far."""
 VARIANT: Final = "default"
+ONNXRUNTIME: Final = "onnxruntime"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +40,8 @@ class ServedVersion:
     """Whether everything is answered, however late."""
     max_deadline_ns: Nanoseconds = MAX_DEADLINE_NS
     """What a longer wish of a caller is cut to."""
+    backend: str = ONNXRUNTIME
+    """The kind of it."""
     poison: PoisonMemory = field(default_factory=PoisonMemory)
     response_tag: ResponseTag = field(init=False)
     headers: tuple[tuple[str, str], ...] = field(init=False)
@@ -55,7 +58,7 @@ class ServedVersion:
                 model_version=str(tag.version),
                 parameters={
                     "tidegate_digest": tag.digest,
-                    "tidegate_variant": VARIANT,
+                    "tidegate_variant": self.variant,
                     "tidegate_served_by": SERVED_BY,
                 },
             ),
@@ -67,6 +70,11 @@ class ServedVersion:
             "x-tidegate-served-by": SERVED_BY,
         }
         object.__setattr__(self, "headers", tuple(headers.items()))
+
+    @property
+    def variant(self) -> str:
+        """Say which files of the version answer; an emulated backend runs none of them."""
+        return VARIANT if self.backend == ONNXRUNTIME else self.backend
 
     def deadline_at_ns(
         self, asked: Deadline | None, *, began_at_ns: int, arrived_at_ns: int
@@ -91,9 +99,7 @@ class ServedVersion:
         """
         needed_ns = self.one_row_ns
         if min(asked.asked_ns, self.max_deadline_ns) < needed_ns:
-            raise DeadlineTooShortError.of(
-                asked, model=f"{self.model.tag.name}@{self.model.tag.version}", needed_ns=needed_ns
-            )
+            raise DeadlineTooShortError.of(asked, model=str(self.model.tag), needed_ns=needed_ns)
 
     @property
     def one_row_ns(self) -> int:

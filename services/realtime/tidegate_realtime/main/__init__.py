@@ -16,6 +16,7 @@ from tidegate.cli.output import examples
     epilog=examples(
         "tidegate serve --model risk@stable --slo-ms 50",
         "tidegate serve --store s3://models/prod --host 0.0.0.0 --anonymous-predict",
+        "tidegate serve --model risk --backend emulated:v100-resnet50",
     )
 )
 @click.option(
@@ -30,6 +31,12 @@ from tidegate.cli.output import examples
     type=click.FloatRange(min=0, min_open=True),
     metavar="MS",
     help="Latency objective of every served model, in ms at p99.  [default: 100]",
+)
+@click.option(
+    "--backend",
+    metavar="BACKEND",
+    help="onnxruntime, or emulated:PROFILE to replay a latency profile with placeholder answers.  "
+    "[default: onnxruntime]",
 )
 @click.option("--host", metavar="ADDRESS", help="Where callers connect.  [default: 127.0.0.1]")
 @click.option("--port", type=int, help="Port for callers.  [default: 8000]")

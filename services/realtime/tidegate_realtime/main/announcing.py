@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from tidegate import __version__
 from tidegate.settings.loading import DEFAULT
 from tidegate_realtime.api.examples import example_request
-from tidegate_realtime.api.served import ServedVersion
+from tidegate_realtime.api.served import ONNXRUNTIME, ServedVersion
 
 
 def announcement(
@@ -32,4 +32,7 @@ def _line(served: ServedVersion) -> str:
     tag, objective, origin = served.model.tag, served.objective, served.objective_origin
     hint = "; --slo-ms sets another" if origin == DEFAULT else ""
     promise = f"within {objective.slo_ms:g} ms at p{objective.percentile * 100:g}"
-    return f"{tag}  {tag.short_digest}  {promise} ({origin}{hint})"
+    line = f"{tag}  {tag.short_digest}  {promise} ({origin}{hint})"
+    if served.backend == ONNXRUNTIME:
+        return line
+    return f"{line}\n    {served.backend}: answers are placeholders, and only their timing is true"

@@ -17,6 +17,7 @@ from tidegate_realtime.api.served import State
 from tidegate_realtime.api.servers.port import HttpServer
 from tidegate_realtime.api.servers.sockets import claim
 from tidegate_realtime.main.announcing import announcement
+from tidegate_realtime.main.executing import open_backends
 from tidegate_realtime.main.loading import load_models
 from tidegate_realtime.main.parts import Parts, build_admin, build_parts, build_public_server
 from tidegate_realtime.main.starting import Plan
@@ -39,8 +40,10 @@ async def run_gateway(plan: Plan) -> ExitCode:
     """
     stopping = _stop_on_signals()
     with claim(ADMIN_HOST, plan.serve.admin_port) as admin_socket:
+        clock = SystemClock()
         loaded = await asyncio.to_thread(load_models, plan)
-        parts = build_parts(plan, loaded, clock=SystemClock(), draw=Random().random)
+        executing = await asyncio.to_thread(open_backends, plan, loaded.models, clock)
+        parts = build_parts(plan, loaded, executing, clock=clock, draw=Random().random)
         try:
             await _warm_up(parts)
             if not stopping.is_set():
@@ -51,10 +54,10 @@ async def run_gateway(plan: Plan) -> ExitCode:
 
 
 async def _warm_up(parts: Parts) -> None:
-    for served in parts.edge.catalogue.versions:
+    for served, backend in zip(parts.edge.catalogue.versions, parts.backends, strict=True):
         await served.driver.warm_up()
-    for backend in parts.backends:
         backend.forget()
+        backend.model = served.driver.latency_model
 
 
 def _stop_on_signals() -> asyncio.Event:

@@ -15,11 +15,12 @@ from tidegate_realtime.api.metrics import MeasuredBackend
 from tidegate_realtime.api.served import ServedVersion
 from tidegate_realtime.api.servers.port import HttpServer
 from tidegate_realtime.api.servers.sockets import check_free, claim
-from tidegate_realtime.backends.onnx import OnnxBackend
 from tidegate_realtime.core.limits import BatchLimits
+from tidegate_realtime.main.executing import Executing
 from tidegate_realtime.main.loading import LoadedModels
 from tidegate_realtime.main.starting import Plan
 from tidegate_realtime.runtime.driver import BatchDriver
+from tidegate_realtime.runtime.promise import Promise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,18 +33,21 @@ class Parts:
 
 
 def build_parts(
-    plan: Plan, loaded: LoadedModels, *, clock: Clock, draw: Callable[[], float]
+    plan: Plan,
+    loaded: LoadedModels,
+    executing: Sequence[Executing],
+    *,
+    clock: Clock,
+    draw: Callable[[], float],
 ) -> Parts:
     """Wire everything behind the listeners; call it on the running loop.
 
-    The drivers hold threads from now on: close them, whatever happens.
+    The drivers own the backends from now on: close them, whatever happens.
     """
-    backends = [
-        MeasuredBackend(OnnxBackend(model, name=str(model.tag)), clock) for model in loaded.models
-    ]
+    backends = [MeasuredBackend(each.backend, clock) for each in executing]
     versions = [
-        _served(plan, model, backend, clock)
-        for model, backend in zip(loaded.models, backends, strict=True)
+        _served(plan, model, backend, each, clock)
+        for model, backend, each in zip(loaded.models, backends, executing, strict=True)
     ]
     edge = build_edge(
         versions,
@@ -55,19 +59,36 @@ def build_parts(
     return Parts(edge=edge, backends=backends)
 
 
-def _served(plan: Plan, model: Model, backend: MeasuredBackend, clock: Clock) -> ServedVersion:
-    name = model.tag.name
+def _served(
+    plan: Plan, model: Model, backend: MeasuredBackend, executing: Executing, clock: Clock
+) -> ServedVersion:
+    name, tag = model.tag.name, str(model.tag)
+    section = plan.settings.of_model(name)
+    promise = Promise(
+        slo_ns=section.objective.slo_ns,
+        percentile=section.percentile,
+        best_effort=section.best_effort,
+        max_deadline_ns=ms_to_ns(plan.serve.max_deadline_ms),
+        sizes=executing.sizes,
+        warm_up_budget_ns=ms_to_ns(plan.serve.warm_up_budget_ms),
+    )
     return ServedVersion(
         model=model,
         driver=BatchDriver(
             backend,
             signature=model.signature,
-            limits=BatchLimits(queue_limit_rows=plan.serve.queue_limit_rows),
+            limits=BatchLimits(
+                memory_rows=section.memory_rows, queue_limit_rows=plan.serve.queue_limit_rows
+            ),
             clock=clock,
-            name=str(model.tag),
+            name=tag,
+            promise=promise,
         ),
-        objective=plan.settings.objective(name),
+        objective=section.objective,
         objective_origin=plan.settings.origin(f"models.{name}.slo_ms"),
+        best_effort=section.best_effort,
+        max_deadline_ns=promise.max_deadline_ns,
+        backend=executing.name,
     )
 
 

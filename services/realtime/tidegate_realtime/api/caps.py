@@ -1,0 +1,52 @@
+"""The cap of a model version and where it comes from, as metadata, metrics and explanations say."""
+
+from typing import Literal, NamedTuple, TypeAlias
+
+from tidegate_realtime.core.cap import Cap, CapReason, Infeasible
+from tidegate_realtime.core.pace import Pace
+
+CapLimit: TypeAlias = CapReason | Literal["load", "too_slow", "set"]
+"""Beyond the bounds of ``core.cap``: it was raised above them because the load is more than such
+batches carry; not even one row is answered in time; nothing is derived, for nothing was promised.
+"""
+
+
+class CapNumbers(NamedTuple):
+    """Rows of a model call; each bound as if it were the only one."""
+
+    effective: int
+    slo: int
+    knee: int
+    memory: int
+    need: int
+    """What the present load asks for."""
+    limited_by: CapLimit
+
+    def rows(self) -> dict[str, int]:
+        """Return each number by its name."""
+        return {
+            "effective": self.effective,
+            "slo": self.slo,
+            "knee": self.knee,
+            "memory": self.memory,
+            "need": self.need,
+        }
+
+
+def cap_numbers(pace: Pace) -> CapNumbers:
+    """Read them as they are now."""
+    cap, rows = pace.cap, pace.cap_rows
+    match cap:
+        case Cap():
+            return CapNumbers(
+                effective=rows,
+                slo=cap.slo_rows,
+                knee=cap.knee_rows,
+                memory=cap.memory_rows,
+                need=pace.need_rows,
+                limited_by=cap.limited_by if rows <= cap.rows else "load",
+            )
+        case Infeasible():
+            return CapNumbers(rows, 0, rows, rows, pace.need_rows, "too_slow")
+        case None:
+            return CapNumbers(rows, rows, rows, rows, pace.need_rows, "set")

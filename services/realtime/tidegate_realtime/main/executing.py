@@ -1,0 +1,69 @@
+"""What runs each version; slow and blocking, for a thread."""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from tidegate.clock import Clock
+from tidegate.errors import SettingError
+from tidegate.inference.model import Model
+from tidegate_realtime.api.served import ONNXRUNTIME
+from tidegate_realtime.backends.onnx import OnnxBackend
+from tidegate_realtime.core.sweep import POWERS_OF_TWO
+from tidegate_realtime.main.starting import Plan
+from tidegate_realtime.runtime.ports import Backend
+from tidegate_realtime.settings import EMULATED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Executing:
+    """What runs one version, and how large its batches may be."""
+
+    backend: Backend
+    name: str
+    """Of the kind, for labels."""
+    sizes: Sequence[int] = POWERS_OF_TWO
+    """Allowed ones, rising."""
+
+    @property
+    def least_rows(self) -> int:
+        """Rows of the smallest call."""
+        return self.backend.fixed_rows or self.sizes[0]
+
+
+def open_backends(plan: Plan, models: Sequence[Model], clock: Clock) -> list[Executing]:
+    """Start a backend for each model, in their order; each holds threads until it is closed.
+
+    Raises:
+        SettingError: A model cannot be run as the settings say; nothing is left running.
+    """
+    with ExitStack() as opened:
+        executing = []
+        for model in models:
+            each = _open(plan, model, clock)
+            opened.callback(each.backend.close)
+            _check_memory(plan, model, each.least_rows)
+            executing.append(each)
+        opened.pop_all()
+    return executing
+
+
+def _open(plan: Plan, model: Model, clock: Clock) -> Executing:
+    profile = plan.serve.backend.removeprefix(EMULATED)
+    if profile == plan.serve.backend:
+        return Executing(backend=OnnxBackend(model, name=str(model.tag)), name=ONNXRUNTIME)
+    from tidegate_realtime.backends.emulated import build_emulated  # only if asked for
+
+    backend = build_emulated(profile, model.signature, clock=clock)
+    # Beyond the largest size of a profile nothing is known, so that no batch may be larger.
+    sizes = backend.profile.allowed_sizes or POWERS_OF_TWO
+    return Executing(backend=backend, name="emulated", sizes=sizes)
+
+
+def _check_memory(plan: Plan, model: Model, least_rows: int) -> None:
+    memory_rows = plan.settings.of_model(model.tag.name).memory_rows
+    if memory_rows is not None and memory_rows < least_rows:
+        raise SettingError(
+            f"{model.tag}: memory_rows = {memory_rows}, and its smallest batch has {least_rows} "
+            "rows; give it more, or leave memory_rows out"
+        )
