@@ -89,7 +89,7 @@ def test_the_runtime_writes_and_reports_nothing_about_this_machine(tmp_path: Pat
         [
             sys.executable,
             "-c",
-            f"{script}; ModelRunner.load(pathlib.Path(sys.argv[1]), threads=1)",
+            f"{script}; ModelRunner.load(Path(sys.argv[1]), threads=1)",
             model,
         ],
         env=environment,
