@@ -264,3 +264,17 @@ def test_a_killed_worker_is_replaced_and_the_job_ends_well(place: Place) -> None
         assert driver.returncode == 0, told
     assert "worker_lost" in told
     assert_each_row_once(place.output, ROWS)
+
+
+def test_a_changed_model_is_told_by_its_own_code_and_no_resume_forgets_it(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = Path(place.store, "models/double/1/model.onnx")
+    model.write_bytes(model.read_bytes() + b"\0")
+    assert run(submission(place, "--engine", "local", "--workers", "1", "--wait")) == 1
+    assert "(code: digest_mismatch)" in capsys.readouterr().err
+    next(Path(place.input).glob("*.parquet")).unlink()
+    assert run(on(place, "resume", "--wait")) == 1
+    assert "(code: conflict)" in capsys.readouterr().err
+    assert run(on(place, "status")) == 1
+    assert "(code: digest_mismatch)" in answer_text(capsys)

@@ -1,6 +1,7 @@
 """Workers die, stores fail, rows are bad: what the job makes of it."""
 
 import dataclasses
+import pickle
 import random
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -186,8 +187,9 @@ class RefusingEngine(InlineEngine):
 def test_a_worker_that_can_never_work_ends_the_job(record: JobRecord, cache: Path) -> None:
     parts = parts_with()
     engine = RefusingEngine(inline_engine(parts)._build)
-    with pytest.raises(ChunkFailedError, match=r"model\.onnx is not the file"):
+    with pytest.raises(ChunkFailedError, match=r"model\.onnx is not the file") as raised:
         drive(record, parts, cache, engine=engine)
+    assert pickle.loads(pickle.dumps(raised.value)).code == "digest_mismatch"
     assert failure_of(record)[0] == "digest_mismatch"
 
 

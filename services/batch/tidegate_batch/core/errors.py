@@ -83,17 +83,15 @@ class JobRecordError(JobError):
 
 
 class ChunkFailedError(JobError):
-    """A batch raised; the message names the file and the rows."""
+    """A worker could not score a chunk; the message names the file and the rows."""
 
-    code = "chunk_failed"
-    cause: str = "chunk_failed"
-    """The code of what went wrong in the worker."""
+    code: str = "chunk_failed"  # type: ignore[misc] # each may bear the code of its own cause
 
     @classmethod
-    def of_worker(cls, message: str, *, cause: str) -> Self:
-        """Pass on what a worker reported."""
+    def of_worker(cls, message: str, *, code: str) -> Self:
+        """Pass on what a worker reported, under the code of what went wrong there."""
         error = cls(message)
-        error.cause = cause
+        error.code = code
         return error
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from tidegate.errors import TidegateError
 from tidegate_batch.core.chunks import ChunkQueue
 from tidegate_batch.core.errors import (
-    ChunkFailedError,
     CommittedDataMissingError,
     DriverReplacedError,
     JobConflictError,
@@ -182,8 +181,7 @@ class JobDriver:
 
 
 def _failure_of(error: TidegateError) -> JobFailure:
-    code = error.cause if isinstance(error, ChunkFailedError) else error.code
-    return JobFailure(code=code, message=str(error))
+    return JobFailure(code=error.code, message=str(error))
 
 
 def publication_of(record: JobRecord, parts: Parts) -> Publication:

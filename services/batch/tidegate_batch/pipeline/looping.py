@@ -118,7 +118,7 @@ class ChunkLoop:
             case Failed(is_retriable=True) if self._queue.on_retriable_failure(message.id, worker):
                 _log.warning("chunk_retried", chunk=message.chunk, reason=message.message)
             case Failed(code=code, message=text) | Refused(code=code, message=text):
-                raise ChunkFailedError.of_worker(text, cause=code)
+                raise ChunkFailedError.of_worker(text, code=code)
             case _:
                 assert_never(message)
 
