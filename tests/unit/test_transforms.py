@@ -77,6 +77,15 @@ def test_a_value_that_does_not_fit_is_refused_naming_row_and_column(
         READER.from_instances([ROW, {**ROW, **change}])
 
 
+def test_all_missing_columns_are_named_at_once_with_those_that_may_be_misspelt() -> None:
+    with pytest.raises(SignatureMismatchError) as caught:
+        READER.from_instances([ROW, {"aeg": 1, "smoker": True}])
+    assert str(caught.value) == (
+        "Input 'age': expected a value in row 1; it has no default, found no age, city, but aeg, "
+        "which the model does not read."
+    )
+
+
 @pytest.mark.parametrize("row", [7, "x", None, [1, 2], {"age": 1}.keys()])
 def test_an_instance_that_is_no_row_is_refused(row: object) -> None:
     with pytest.raises(SignatureMismatchError, match="instance 1"):

@@ -23,6 +23,7 @@ _PYTHON_TYPES: dict[str, tuple[type, ...]] = {
 _NUMPY_KINDS = {"number": "iuf", "integer": "iu", "boolean": "b", "category": ""}
 """Array kinds that need no look at each value."""
 
+_FEW: Final = 5
 _MANY_ROWS: Final = 64
 """Where both ways of reading instances take about as long."""
 
@@ -37,6 +38,7 @@ class TabularReader:
         self._spec = spec
         self._dtype = np.dtype(DATATYPES[found.datatype].numpy)
         self.columns = tuple(column.name for column in spec.columns)
+        self._required = frozenset(c.name for c in spec.columns if c.default is None)
 
     def from_instances(self, instances: Sequence[object]) -> dict[str, Array]:
         """Read objects of named columns, or lists in the order of the columns.
@@ -56,6 +58,8 @@ class TabularReader:
 
     def _named(self, row: object, place: int) -> Mapping[str, object]:
         if isinstance(row, Mapping):
+            if not self._required <= row.keys():
+                raise self._incomplete(row, place)
             return row
         if isinstance(row, list) and len(row) == len(self.columns):
             return dict(zip(self.columns, row, strict=True))
@@ -64,6 +68,17 @@ class TabularReader:
             expected=f"instance {place} to be an object of named columns, or a list of "
             f"{len(self.columns)} values in the order of {list(self.columns[:3])}…",
             found=f"a list of {len(row)}" if isinstance(row, list) else f"{row!r:.60}",
+        )
+
+    def _incomplete(self, row: Mapping[str, object], place: int) -> SignatureMismatchError:
+        """Name every column that is missing, and those that may be misspelt ones."""
+        missing = [name for name in self.columns if name in self._required - row.keys()]
+        unread = sorted(row.keys() - set(self.columns))
+        hint = f", but {_listed(unread)}, which the model does not read" if unread else ""
+        return SignatureMismatchError.of_input(
+            missing[0],
+            expected=f"a value in row {place}; it has no default",
+            found=f"no {_listed(missing)}{hint}",
         )
 
     def from_columns(self, columns: Mapping[str, Array]) -> dict[str, Array]:
@@ -98,6 +113,12 @@ class TabularReader:
             expected=f"a finite number within the range of {self._dtype} in row {row}",
             found="a larger one",
         )
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Show a few names; a row may have thousands."""
+    more = f" and {len(names) - _FEW} more" if len(names) > _FEW else ""
+    return ", ".join(f"{name:.64}" for name in names[:_FEW]) + more
 
 
 def _numbers(column: Column, values: Array | list[object]) -> Array | None:
