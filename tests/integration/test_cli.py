@@ -3,6 +3,7 @@ import subprocess
 import sys
 from importlib.metadata import EntryPoint
 from pathlib import Path
+from typing import IO
 
 import click
 import pytest
@@ -27,6 +28,15 @@ def fail_with(error: BaseException, *arguments: str) -> int:
         raise error
 
     return catching(invoke, arguments)
+
+
+def tidegate_process(
+    *arguments: str, stdout: int | IO[bytes] = subprocess.PIPE
+) -> subprocess.CompletedProcess[str]:
+    command = [str(Path(sys.executable).with_name("tidegate")), *arguments]
+    return subprocess.run(
+        command, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False, timeout=60
+    )
 
 
 def test_help_lists_every_command_with_what_it_is_for(capsys: Captured) -> None:
@@ -119,6 +129,7 @@ def test_the_config_file_may_be_named_by_the_environment(
         (DigestMismatchError("changed"), ExitCode.FAILED, "digest_mismatch"),
         (click.UsageError("odd"), ExitCode.USAGE, "usage"),
         (FileNotFoundError(2, "No such file", "x.onnx"), ExitCode.FAILED, "file_unusable"),
+        (OSError(28, "No space left on device"), ExitCode.FAILED, "file_unusable"),
         (KeyError("x"), ExitCode.BUG, "internal"),
         (ModuleNotFoundError("no", name="ray.tune"), ExitCode.USAGE, "extra_missing"),
         (ModuleNotFoundError("no", name="tidegate.nowhere"), ExitCode.BUG, "internal"),
@@ -135,6 +146,54 @@ def test_each_kind_of_error_has_its_line_exit_code_and_code(
     assert line.endswith(f" (code: {code})")
     answer = json.loads(captured.out)
     assert answer == {"error": line[len("error: ") : -len(f" (code: {code})")], "code": code}
+
+
+@pytest.mark.parametrize("typed", [["--json=answer.json"], ["--json", "answer.json", "--store=x"]])
+def test_a_failure_replaces_the_answer_of_yesterday(
+    typed: list[str], capsys: Captured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "answer.json"
+    file.write_text('{"state": "succeeded"}')
+    assert run(["batch", "status", "0" * 16, *typed]) == ExitCode.FAILED
+    answer = json.loads(file.read_text())
+    captured = capsys.readouterr()
+    assert answer["code"] == "job_not_found"
+    assert captured.err == f"error: {answer['error']} (code: job_not_found)\n"
+    assert captured.out == ""
+
+
+def test_an_argument_that_json_ate_is_not_written_over(
+    capsys: Captured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "model.onnx").write_text("a model")
+    assert run(["model", "publish", "risk", "--json", "model.onnx"]) == ExitCode.USAGE
+    assert (tmp_path / "model.onnx").read_text() == "a model"
+    assert json.loads(capsys.readouterr().out)["code"] == "usage"
+
+
+@pytest.mark.parametrize("argument", ["--json", "--json=/dev/full", "--json=absent/x"])
+def test_an_answer_that_no_place_takes_is_one_line_on_stderr(argument: str) -> None:
+    with open("/dev/full", "wb") as full:
+        ended = tidegate_process("config", "show", argument, stdout=full)
+    (line,) = ended.stderr.splitlines()
+    assert line.startswith("error: ")
+    assert "a bug" not in line
+    assert ended.returncode in {ExitCode.FAILED, ExitCode.USAGE}
+
+
+def test_a_full_stdout_is_named() -> None:
+    with open("/dev/full", "wb") as full:
+        ended = tidegate_process("config", "show", stdout=full)
+    assert ended.stderr == (
+        "error: No space left on device: standard output (code: file_unusable)\n"
+    )
+
+
+def test_a_file_whose_name_is_no_text_is_told_in_json_too(capsys: Captured) -> None:
+    assert fail_with(FileNotFoundError(2, "No such file", "\udcff.onnx"), "--json") == 1
+    assert json.loads(capsys.readouterr().out)["error"] == r"No such file: \udcff.onnx"
 
 
 def test_a_name_of_the_wrong_form_is_the_typists_mistake(capsys: Captured) -> None:
@@ -224,8 +283,7 @@ def test_a_table_is_aligned_columns_where_nobody_looks() -> None:
 
 
 def test_the_exit_code_of_a_real_process_is_the_commands() -> None:
-    tidegate_command = Path(sys.executable).with_name("tidegate")
-    ended = subprocess.run([tidegate_command, "sreve"], capture_output=True, text=True)  # noqa: PLW1510 - its exit code is the point
+    ended = tidegate_process("sreve")
     assert ended.returncode == ExitCode.USAGE
     assert ended.stderr.startswith("error: ")
 

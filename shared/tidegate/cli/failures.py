@@ -8,15 +8,16 @@ import os
 import re
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import requires
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Final, Self
 
 import click
 
 from tidegate.cli.exits import ExitCode
-from tidegate.cli.output import STDOUT, emit
+from tidegate.cli.output import STDOUT, discard_unwritable, write_json
 from tidegate.errors import SettingError, TidegateError
 from tidegate.ids import InvalidIdError
 
@@ -58,9 +59,11 @@ def catching(invoke: Callable[[], object], arguments: Sequence[str]) -> int:
         return ExitCode.USAGE
     except Exception as error:  # the outermost place: no user ever sees a stack trace
         failure = describe(_only(error), arguments)
-        _tell(failure, as_json=_asked_for_json(arguments))
+        _tell(failure, json_to=_json_to(arguments, error))
         if os.environ.get(TRACEBACK_VARIABLE):
-            traceback.print_exception(error)
+            with suppress(OSError):
+                traceback.print_exception(error)
+        discard_unwritable()
         return failure.exit_code
     return answer if isinstance(answer, int) else ExitCode.OK
 
@@ -79,8 +82,9 @@ def describe(error: Exception, arguments: Sequence[str] = ()) -> Failure:
             exit_code = ExitCode.USAGE if isinstance(error, SettingError) else ExitCode.FAILED
         case InvalidIdError():
             code, exit_code = "invalid_id", ExitCode.USAGE
-        case OSError(filename=str() as name, strerror=str() as reason):
-            message, code = f"{reason}: {name}", "file_unusable"
+        case OSError(filename=name):  # without a name: a stream, such as a full stdout
+            reason = error.strerror or str(error)
+            message, code = f"{reason}: {name}" if name else reason, "file_unusable"
         case _:
             hint = f"Please report it; {TRACEBACK_VARIABLE}=1 shows where it happened."
             message = f"a bug in Tidegate: {type(error).__name__}: {error}. {hint}"
@@ -88,15 +92,33 @@ def describe(error: Exception, arguments: Sequence[str] = ()) -> Failure:
     return Failure(message=message, code=code, exit_code=exit_code)
 
 
-def _tell(failure: Failure, *, as_json: bool) -> None:
-    click.echo(f"error: {failure.message} (code: {failure.code})", err=True)
-    if as_json:
-        emit({"error": failure.message, "code": failure.code}, json_to=STDOUT, text="")
+def _tell(failure: Failure, *, json_to: str | None) -> None:
+    """Say it wherever it was asked for; a place that takes nothing must not hide the exit code."""
+    message = failure.message.encode(errors="backslashreplace").decode()  # a file's odd name
+    with suppress(OSError):
+        click.echo(f"error: {message} (code: {failure.code})", err=True)
+    if json_to is not None:
+        with suppress(OSError, SettingError):
+            write_json({"error": message, "code": failure.code}, json_to)
 
 
-def _asked_for_json(arguments: Sequence[str]) -> bool:
-    """Look at what was typed: the error may be older than the parsing of this option."""
-    return any(argument == "--json" or argument.startswith("--json=") for argument in arguments)
+def _json_to(arguments: Sequence[str], error: Exception) -> str | None:
+    """Look at what was typed, as click reads it: the error may be older than its parsing."""
+    json_to = None
+    for argument, following in pairwise([*takewhile(lambda x: x != "--", arguments), "--"]):
+        if argument.startswith("--json="):
+            json_to = argument.removeprefix("--json=")
+        elif argument == "--json":
+            json_to = STDOUT if following.startswith("-") or _was_eaten(error) else following
+    return json_to
+
+
+def _was_eaten(error: Exception) -> bool:
+    """Tell whether ``--json [FILE]`` may have taken an argument of the command for its file.
+
+    Such a file must survive: it may be the model that was to be published.
+    """
+    return isinstance(error, click.MissingParameter)
 
 
 def _only(error: Exception) -> Exception:
@@ -109,7 +131,7 @@ def _only(error: Exception) -> Exception:
 def _hint(error: click.ClickException, arguments: Sequence[str]) -> str:
     """Say what became of an argument that ``--json [FILE]`` took for its file."""
     following = dict(pairwise(arguments)).get("--json", "-")
-    if isinstance(error, click.MissingParameter) and not following.startswith("-"):
+    if _was_eaten(error) and not following.startswith("-"):
         return f" ({following!r} was taken for the file of --json: write --json last)"
     context = error.ctx if isinstance(error, click.UsageError) else None
     return f" Try '{context.command_path} --help'." if context else ""

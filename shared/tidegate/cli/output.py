@@ -1,5 +1,6 @@
 """What every command uses to answer: text for people, JSON for programs, examples for both."""
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -42,20 +43,23 @@ def emit(answer: object, *, json_to: str | None, text: str) -> None:
         SettingError: The file cannot be written.
     """
     if json_to is not None:
-        _write(_encode(answer), json_to)
+        write_json(answer, json_to)
     if json_to != STDOUT:
-        click.echo(text)
+        _print(text + "\n")
 
 
-def _encode(answer: object) -> bytes:
+def write_json(answer: object, json_to: str) -> None:
+    """Write the JSON alone, on stdout or over a file.
+
+    Raises:
+        SettingError: The file cannot be written.
+        OSError: Stdout cannot.
+    """
     import msgspec
 
-    return msgspec.json.format(msgspec.json.encode(answer, enc_hook=str), indent=2) + b"\n"
-
-
-def _write(content: bytes, json_to: str) -> None:
+    content = msgspec.json.format(msgspec.json.encode(answer, enc_hook=str), indent=2) + b"\n"
     if json_to == STDOUT:
-        click.echo(content, nl=False)
+        _print(content)
         return
     try:
         Path(json_to).write_bytes(content)
@@ -63,10 +67,27 @@ def _write(content: bytes, json_to: str) -> None:
         raise SettingError(f"--json cannot write {json_to}: {error.strerror}") from error
 
 
+def _print(content: str | bytes) -> None:
+    try:
+        click.echo(content, nl=False)
+    except OSError as error:  # EPIPE stays EPIPE: a reader who left is click's to deal with
+        raise OSError(error.errno, error.strerror, "standard output") from error
+
+
+def discard_unwritable() -> None:
+    """Give up what a stream did not take, or the interpreter would try again and end with 120."""
+    for stream in filter(None, (sys.stdout, sys.stderr)):  # None: closed before the start
+        try:
+            stream.flush()
+        except OSError:
+            with open(os.devnull, "wb") as nowhere:
+                os.dup2(nowhere.fileno(), stream.fileno())
+
+
 def table(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """Lay out rows as text: drawn on a terminal, else aligned columns for ``awk`` and ``diff``."""
     cells = [[str(cell) for cell in row] for row in rows]
-    if sys.stdout.isatty():
+    if sys.stdout and sys.stdout.isatty():  # None: closed before the start
         return _drawn(titles, cells)
     lines = [list(titles), *cells]
     widths = [max(len(line[place]) for line in lines) for place in range(len(titles))]
