@@ -241,6 +241,17 @@ def test_a_reference_to_nothing_says_what_there_is(
         store.resolve(ModelRef.parse(ref))
 
 
+def test_what_is_missing_decides_the_next_step(store: ArtifactStore, tmp_path: Path) -> None:
+    put(store, onnx_models.echo(tmp_path / "m.onnx"), alias=STABLE)
+    with pytest.raises(ModelNotFoundError) as version:
+        store.resolve(ModelRef.parse("m@9"))
+    with pytest.raises(ModelNotFoundError) as alias:
+        store.resolve(ModelRef.parse("m@candidate"))
+    assert "'tidegate model publish m FILE.onnx'" in str(version.value)
+    assert "alias" not in str(version.value)
+    assert "'tidegate model alias m candidate VERSION'" in str(alias.value)
+
+
 def test_an_alias_moves_only_from_where_it_is_expected(
     store: ArtifactStore, tmp_path: Path
 ) -> None:

@@ -51,6 +51,13 @@ def test_an_output_has_no_parameters() -> None:
     assert "id" not in reply
 
 
+def test_an_unknown_datatype_is_told_each_that_there_is_once() -> None:
+    told = str(refusal(request(datatype="fp32")))
+    known = told.partition("there are ")[2].rstrip(".").split(", ")
+    assert len(known) == len(set(known)) == 12
+    assert "FP16" not in known  # JSON cannot say it
+
+
 def test_a_request_is_read() -> None:
     read = decode_request(request(id="a", outputs=[{"name": "p"}], parameters={"unknown": 1}))
     assert (read.id, read.rows, read.outputs) == ("a", 1, ("p",))

@@ -94,6 +94,11 @@ def test_a_flag_may_set_the_objective_of_a_model_whose_name_holds_dots() -> None
     assert settings.origin("models.risk.v2.slo_ms") == "flag --slo-ms"
 
 
+def test_an_option_that_may_be_repeated_is_named_as_it_was_typed() -> None:
+    (mistake,) = mistakes(flags={"pier.names": ("a", 7)})
+    assert mistake.startswith("flag --name: pier.names.1: ")
+
+
 def test_a_model_without_a_table_has_the_default_objective() -> None:
     assert read().objective("risk") == LatencyObjective(slo_ms=100, percentile=0.99)
 
@@ -179,6 +184,15 @@ def test_a_section_that_nobody_registered_is_a_bug_not_a_default() -> None:
 def test_a_named_file_must_exist_and_an_unnamed_one_need_not() -> None:
     with pytest.raises(SettingError, match=r"prod\.toml: there is no such file"):
         read_settings(REGISTERED, config=Path("prod.toml"), flags={})
+
+
+def test_a_missing_file_that_a_variable_named_is_told_by_that_variable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TIDEGATE_CONFIG", "./prod.toml")
+    for file, named_by in {"prod.toml": "TIDEGATE_CONFIG", "test.toml": "--config"}.items():
+        with pytest.raises(SettingError, match=rf"no such file; {named_by} named it"):
+            read_settings(REGISTERED, config=Path(file), flags={})
 
 
 @pytest.mark.parametrize("content", [b"store = ", b"\xff"])

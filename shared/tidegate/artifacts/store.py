@@ -78,10 +78,14 @@ class ArtifactStore:
             return ModelNotFoundError(
                 f"no model {ref.name!r} in {self.objects.url}. Models there: {names}."
             )
+        missing = f"{ref} is not in {self.objects.url}. {ref.name} has the versions {versions}"
+        if isinstance(ref.at, int):
+            return ModelNotFoundError(
+                f"{missing}; 'tidegate model publish {ref.name} FILE.onnx' makes the next one."
+            )
         return ModelNotFoundError(
-            f"{ref} is not in {self.objects.url}. {ref.name} has the versions {versions} and the "
-            f"aliases {self.aliases(ref.name).aliases}. Point an alias at a version with "
-            f"'tidegate model alias {ref.name} NAME VERSION'."
+            f"{missing} and the aliases {self.aliases(ref.name).aliases}. Name one of these, or "
+            f"set this alias with 'tidegate model alias {ref.name} {ref.at} VERSION'."
         )
 
     def published(self, name: ModelName, version: Version) -> PublishedVersion:

@@ -125,7 +125,7 @@ def _booleans(flat: list[Any], name: str) -> Array:
 def _unknown(name: str, datatype: str) -> NeedsBinaryError | MalformedRequestError:
     if datatype in ONLY_BINARY:
         return NeedsBinaryError.of_tensor(name, datatype)
-    known = ", ".join([*_TAKES, *_PACKED])
+    known = ", ".join(known for known in DATATYPES if known not in ONLY_BINARY)
     return MalformedRequestError(f"{name!r}: {_shown(datatype)} is no datatype; there are {known}.")
 
 

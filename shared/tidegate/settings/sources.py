@@ -17,7 +17,8 @@ from tidegate.errors import SettingError
 FILE: Final = Path("tidegate.toml")
 PREFIX: Final = "TIDEGATE_"
 DELIMITER: Final = "__"
-_NO_SETTINGS: Final = {"TIDEGATE_CONFIG", "TIDEGATE_TRACEBACK", "TIDEGATE_REQUIRE_PARTS"}
+CONFIG_VARIABLE: Final = "TIDEGATE_CONFIG"
+_NO_SETTINGS: Final = {CONFIG_VARIABLE, "TIDEGATE_TRACEBACK", "TIDEGATE_REQUIRE_PARTS"}
 _KUBERNETES_LINK: Final = re.compile(
     r"TIDEGATE(_[A-Z0-9]+)*_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9]+)*|PORT(_\d+_(TCP|UDP|SCTP)\w*)?)"
 )
@@ -49,7 +50,9 @@ def from_file(config: Path | None) -> Source:
     except FileNotFoundError as error:
         if config is None:
             return Source(values={}, origins={})
-        raise SettingError(f"{file}: there is no such file; --config named it") from error
+        by_variable = Path(os.environ.get(CONFIG_VARIABLE, "")) == config
+        named_it = CONFIG_VARIABLE if by_variable else "--config"
+        raise SettingError(f"{file}: there is no such file; {named_it} named it") from error
     except (OSError, ValueError) as error:  # ValueError: no TOML, or no UTF-8
         raise SettingError(f"{file} cannot be read: {error}") from error
     return Source(values=values, origins={path: str(file) for path in leaves(values)})
@@ -92,7 +95,10 @@ def _variable(path: Path_, names: Mapping[str, str]) -> str:
 
 
 def from_flags(flags: Mapping[str, object]) -> Source:
-    """Take what was typed: by dotted key, ``None`` for what was not."""
+    """Take what was typed: by dotted key, ``None`` for what was not.
+
+    A tuple is an option that may be repeated, and such a one is named in the singular.
+    """
     values: dict[str, Any] = {}
     origins: dict[Path_, str] = {}
     for key, value in flags.items():
@@ -103,7 +109,8 @@ def from_flags(flags: Mapping[str, object]) -> Source:
         for part in tables:
             table = table.setdefault(part, {})
         table[name] = value
-        origins[path] = f"flag --{name.replace('_', '-')}"
+        option = name.removesuffix("s") if isinstance(value, tuple) else name
+        origins[path] = f"flag --{option.replace('_', '-')}"
     return Source(values=values, origins=origins)
 
 
