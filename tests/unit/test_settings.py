@@ -17,6 +17,8 @@ class Pier(Section):
     port: Annotated[int, Field(ge=1, le=65535)] = 8000
     names: tuple[str, ...] = ()
     token: SecretStr | None = None
+    length_m: float = 1.0
+    berths: int | None = None
 
 
 class Unregistered(Section):
@@ -133,12 +135,50 @@ def test_all_mistakes_are_told_at_once_each_with_file_and_key(
     assert "tidegate.toml: models.risk.slo_ms: Input should be greater than 0 (found -3)" in told
     assert "tidegate.toml: models.Bad: 'Bad' is no model name" in told
     assert "flag --port: pier.port: Input should be less than or equal to 65535" in told
-    assert "environment TIDEGATE_PIER__NAMES: pier.names: Input should be a valid tuple" in told
+    assert (
+        "environment TIDEGATE_PIER__NAMES: pier.names: expected a JSON list, such as "
+        """["a", "b"] (found 'a,b')"""
+    ) in told
+
+
+@pytest.mark.parametrize(
+    ("written", "reason"),
+    [
+        ("port = true", "port: Input should be a valid integer (found True)"),
+        ("port = 8000.0", "port: Input should be a valid integer (found 8000.0)"),
+        ("berths = false", "berths: Input should be a valid integer (found False)"),
+        ("length_m = true", "length_m: Input should be a valid number (found True)"),
+    ],
+)
+def test_what_only_python_takes_for_a_number_is_refused(written: str, reason: str) -> None:
+    assert mistakes(f"[pier]\n{written}") == [f"tidegate.toml: pier.{reason}"]
+
+
+def test_a_number_in_a_variable_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDEGATE_PIER__PORT", "80")
+    monkeypatch.setenv("TIDEGATE_PIER__BERTHS", "4")
+    monkeypatch.setenv("TIDEGATE_PIER__LENGTH_M", "2")
+    assert read("[models.risk]\nslo_ms = 50").section(Pier) == Pier(port=80, berths=4, length_m=2)
+
+
+def test_a_table_that_is_none_is_told_where_its_keys_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDEGATE_PIER", "north")
+    assert mistakes() == [
+        "environment TIDEGATE_PIER: pier: expected a table; set its keys one by one (found 'north')"
+    ]
+
+
+def test_a_gateway_needs_two_ports_whoever_reads_its_settings() -> None:
+    told = "serve.admin_port: both listeners have this port; change it or serve.port"
+    with pytest.raises(SettingError, match=f"^default: {told} .found 8002"):
+        load_settings(flags={"serve.host": "::1", "serve.port": 8002})
+    with pytest.raises(SettingError, match=f"^flag --admin-port: {told} .found 8000"):
+        load_settings(flags={"serve.host": "::1", "serve.admin_port": 8000})
 
 
 def test_an_unknown_key_that_resembles_none_lists_those_that_exist() -> None:
     assert mistakes("[pier]\nxyzzy = 1") == [
-        "tidegate.toml: pier.xyzzy is no setting. There are: port, names, token."
+        "tidegate.toml: pier.xyzzy is no setting. There are: port, names, token, length_m, berths."
     ]
 
 

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Final, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from tidegate.ids import ModelRef
 from tidegate.settings import Section
@@ -32,7 +32,7 @@ class ServeSettings(Section):
     """Address of the public listener: one of this machine's, ``0.0.0.0`` for all of them."""
     port: Port = 8000
     """Of the public listener. 8000 to 8002 are what clients of Triton expect."""
-    admin_port: Port = 8002
+    admin_port: Port = Field(8002, validate_default=True)
     """Of the admin listener, which is on loopback whatever ``host`` says."""
     server: Literal["granian", "uvicorn"] = "granian"
     """What carries the public listener; uvicorn reaches about two thirds of the throughput."""
@@ -52,3 +52,10 @@ class ServeSettings(Section):
     """How long a stop waits for requests in progress. Kubernetes kills after 30 s."""
     anonymous_predict: bool = False
     """Let anybody who reaches ``host`` predict; without it only loopback is listened on."""
+
+    @field_validator("admin_port")
+    @classmethod
+    def _is_not_the_public_port(cls, admin_port: int, others: ValidationInfo) -> int:
+        if admin_port == others.data.get("port"):
+            raise ValueError("both listeners have this port; change it or serve.port")
+        return admin_port

@@ -1,15 +1,20 @@
 """What is wrong with the settings, all of it at once, each with where it was written."""
 
+import json
 import re
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import TypeGuard, get_args
+from operator import eq
+from typing import Final, TypeGuard, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from tidegate.errors import SettingError
 from tidegate.settings.sources import Path_
+
+_EXAMPLE_WORDS: Final = 3
+"""Of a list that was written as a string; what an example needs, however long the list."""
 
 
 def refusal(
@@ -32,18 +37,25 @@ def _sentence(detail: ErrorDetails, *, root: type[BaseModel], origins: Mapping[P
         return f"{where} is no setting.{_suggestion(path, root)}"
     found = detail["input"]
     shown = "" if isinstance(found, Mapping) else f" (found {_shown(found, path, root)})"
-    return f"{where}: {detail['msg'].removeprefix('Value error, ')}{shown}"
+    return f"{where}: {_expected(detail, path, root)}{shown}"
+
+
+def _expected(detail: ErrorDetails, path: Path_, root: type[BaseModel]) -> str:
+    match detail["type"], detail["input"]:
+        case (("tuple_type" | "list_type"), str() as found) if not _is_secret(path, root):
+            words = re.findall(r"[^\s,\[\]\"']+", str(masked(found)))
+            return f"expected a JSON list, such as {json.dumps(words[:_EXAMPLE_WORDS])}"
+        case (("model_type" | "dict_type"), _):
+            return "expected a table; set its keys one by one"
+        case _:
+            return detail["msg"].removeprefix("Value error, ")
 
 
 def _origin(path: Path_, origins: Mapping[Path_, str]) -> str:
     """Say where the value came from, or the table around it, or a value in it."""
-    near = sorted(origins, key=lambda known: -_shared(known, path))
-    return origins[near[0]] if near else "default"
-
-
-def _shared(one: Path_, other: Path_) -> int:
-    pairs = zip(one, other, strict=False)
-    return next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
+    related = [known for known in origins if all(map(eq, known, path))]
+    nearest = max(related, key=lambda known: min(len(known), len(path)), default=())
+    return origins.get(nearest, "default")
 
 
 def _suggestion(path: Path_, root: type[BaseModel]) -> str:
@@ -56,9 +68,11 @@ def _suggestion(path: Path_, root: type[BaseModel]) -> str:
 
 
 def _shown(found: object, path: Path_, root: type[BaseModel]) -> str:
-    if "Secret" in str(annotation_at(path, root)):
-        return "a secret"
-    return f"{masked(found)!r:.80}"
+    return "a secret" if _is_secret(path, root) else f"{masked(found)!r:.80}"
+
+
+def _is_secret(path: Path_, root: type[BaseModel]) -> bool:
+    return "Secret" in str(annotation_at(path, root))
 
 
 def masked(value: object) -> object:

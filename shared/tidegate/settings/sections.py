@@ -7,7 +7,14 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Annotated, Final
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidatorFunctionWrapHandler,
+    field_validator,
+)
 
 from tidegate.ids import parse_model_name
 from tidegate.settings.objective import DEFAULT_PERCENTILE, DEFAULT_SLO_MS, LatencyObjective
@@ -23,6 +30,22 @@ class Section(BaseModel):
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @field_validator("*", mode="wrap")
+    @classmethod
+    def _numbers_are_written_as_numbers(
+        cls, found: object, check: ValidatorFunctionWrapHandler
+    ) -> object:
+        """Refuse what Python would count with: ``port = true`` as 1, ``port = 8000.0`` as 8000.
+
+        pydantic's own strictness would also refuse every number in a variable, which is a string.
+        """
+        value = check(found)
+        if type(value) is int and type(found) not in (int, str):
+            raise ValueError("Input should be a valid integer")
+        if type(value) is float and type(found) is bool:
+            raise ValueError("Input should be a valid number")
+        return value
 
 
 class ModelSection(Section):

@@ -75,8 +75,6 @@ def make_plan(*, config: Path | None, flags: Mapping[str, object], slo_ms: float
 
 
 def _check_reach(host: str, serve: ServeSettings) -> None:
-    if serve.port == serve.admin_port:
-        raise SettingError(f"port {serve.port} cannot be both --port and --admin-port")
     if is_loopback(host):
         return
     if not serve.anonymous_predict:
