@@ -130,6 +130,7 @@ class PredictForm:
             instances = [_with_bytes(instance) for instance in instances]
         model = served.model
         inputs = model.tensors_from_instances(instances)
+        served.unread.notice(instances, model.columns, model=str(model.tag))
         return Asked(
             inputs=inputs, rows=rows, outputs=model.signature.outputs, parameters=parameters
         )
