@@ -19,10 +19,12 @@ from tests.fixtures.batch_jobs import (
     published_rows,
     write_rows,
 )
+from tidegate_batch.core.records import Driver, dump
 from tidegate_batch.main.wiring import build_scorer
 from tidegate_batch.pipeline.driving import JobDriver
 from tidegate_batch.pipeline.engines.local import LocalEngine
 from tidegate_batch.pipeline.engines.ray_environment import choose_ray_environment
+from tidegate_batch.pipeline.engines.ray_folder import make_folder, remove_folder
 from tidegate_batch.pipeline.identity import this_process
 from tidegate_batch.pipeline.record import JobRecord
 from tidegate_batch.pipeline.seat import take_seat
@@ -189,6 +191,38 @@ def test_a_worker_killed_in_mid_chunk_is_reported_and_replaced_and_none_outlives
     processes.assign(1, an_assignment(1))
     processes.close()
     assert not is_alive(pid)
+
+
+def test_the_last_words_of_a_worker_that_died_are_passed_on(
+    processes: Engine, record: JobRecord, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONFAULTHANDLER", "1")  # then it has something to say
+    start(processes, record, tmp_path)
+    processes.add_worker(0)
+    pid = pid_when_ready(processes)
+    os.kill(pid, signal.SIGSTOP)
+    processes.assign(0, an_assignment(0))
+    os.kill(pid, signal.SIGABRT)
+    os.kill(pid, signal.SIGCONT)
+    lost = event_of(processes)
+    assert isinstance(lost, WorkerLost)
+    assert "; its last words: " in lost.reason
+
+
+def test_a_start_of_ray_removes_what_a_driver_left_that_was_killed() -> None:
+    folders = [make_folder() for _ in range(3)]
+    try:
+        left, others, mine = folders
+        me = this_process()
+        here = me.process.rpartition(":")[0]
+        gone = Driver(host=me.host, pid=me.pid, process=f"{here}:1")
+        next(left.iterdir()).write_bytes(dump(gone))
+        next(others.iterdir()).write_text("{}")
+        folders.append(make_folder())
+        assert [folder.exists() for folder in (left, others, mine)] == [False, True, True]
+    finally:
+        for folder in folders:
+            remove_folder(folder)
 
 
 def test_a_whole_job_goes_through(engine: Engine, record: JobRecord, tmp_path: Path) -> None:

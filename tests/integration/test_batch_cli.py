@@ -278,3 +278,26 @@ def test_a_changed_model_is_told_by_its_own_code_and_no_resume_forgets_it(
     assert "(code: conflict)" in capsys.readouterr().err
     assert run(on(place, "status")) == 1
     assert "(code: digest_mismatch)" in answer_text(capsys)
+
+
+@pytest.mark.parametrize("engine", ["local", "ray"])
+def test_files_in_the_current_folder_are_never_taken_for_modules(
+    place: Place, engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("onnxruntime", "click", "numpy", "psutil"):
+        (tmp_path / f"{module}.py").write_text("raise RuntimeError('a file of the user's')")
+    monkeypatch.chdir(tmp_path)
+    assert run(submission(place, "--engine", engine, "--workers", "1")) == 0
+    log = tmp_path / "cache/jobs" / f"{JOB}.log"
+    assert run(on(place, "status", "--wait")) == 0, log.read_text()
+    assert_each_row_once(place.output, ROWS)
+
+
+def test_a_driver_in_the_background_reads_the_same_settings(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.toml").write_text("[batch]\nno_commit_limit_ms = 1\nworkers = 1\n")
+    run(submission(place, "--engine", "local", "--config", "mine.toml"))  # may have ended by now
+    assert run(on(place, "status", "--wait")) == 1
+    assert "no chunk was committed for 0.001 s" in (tmp_path / f"cache/jobs/{JOB}.log").read_text()

@@ -73,7 +73,8 @@ class Session:
     def __init__(self, flags: Mapping[str, object], *, config: Path | None) -> None:
         settings = load_settings(config=config, flags=flags)
         self.batch = settings.section(BatchSettings)
-        self.cache_dir = settings.cache_dir
+        self.config = config.absolute() if config else None
+        self.cache_dir = settings.cache_dir.absolute()
         self.store_url = absolute(settings.store).rstrip("/")
         self.parts: Parts = build_parts()
 
@@ -114,6 +115,7 @@ class Session:
             seat.leave()
         log = self.cache_dir / "jobs" / f"{record.job}.log"
         options = ["--store", self.store_url, "--wait", "--engine", self.batch.engine]
+        options += ["--config", str(self.config)] if self.config else []
         options += ["--workers", str(self.batch.workers)] if self.batch.workers else []
         try:
             log.parent.mkdir(parents=True, exist_ok=True)
@@ -191,12 +193,16 @@ def run_or_explain(session: Session, record: JobRecord) -> Answer:
 
 
 def _start_alone(arguments: list[str], *, log: Path) -> int:
-    """Start this very command line tool in a session of its own, which no terminal can end."""
+    """Start this very command line tool in a session of its own, which no terminal can end.
+
+    Python would look for modules in the current folder first, which is full of whatever the
+    person works on; ``-P`` keeps it from that.
+    """
     program = "import os; os.setsid(); from tidegate.cli import main; main()"
     writing = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     return os.posix_spawn(
         sys.executable,
-        [sys.executable, "-c", program, *arguments],
+        [sys.executable, "-P", "-c", program, *arguments],
         os.environ,
         file_actions=[
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),

@@ -62,7 +62,8 @@ def available_cores() -> int:
 
 def _engine(settings: BatchSettings, *, cores: int, workers: int) -> Engine:
     if settings.engine == "local":
-        return LocalEngine([sys.executable, "-m", "tidegate_batch.main.worker"])
+        # -P: no module of the current folder takes the place of one that is meant
+        return LocalEngine([sys.executable, "-P", "-m", "tidegate_batch.main.worker"])
     choose_ray_environment()
     from tidegate_batch.pipeline.engines.ray import RayEngine
 

@@ -9,15 +9,13 @@ import tempfile
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import IO, Final
+from typing import IO
 
 from tidegate.units import ns_to_seconds
 from tidegate_batch.core.chunks import WorkerId
+from tidegate_batch.pipeline.engines.last_words import last_words
 from tidegate_batch.pipeline.engines.wire import decode, encode
 from tidegate_batch.ports import Assignment, WorkerEvent, WorkerLost, WorkerSaid, WorkerSetup
-
-_LAST_WORDS_BYTES: Final = 2000
-"""Of a dead worker's stderr: the end of a traceback, or what the system said."""
 
 
 class LocalEngine:
@@ -103,11 +101,5 @@ class _Process:
             status = self._process.wait()
             with suppress(BrokenPipeError):  # a message that it never read
                 stdin.close()
-            reason = f"exit status {status}{self._last_words()}"
+            reason = f"exit status {status}{last_words(self._stderr)}"
             self._events.put(WorkerLost(worker=self._worker, reason=reason))
-
-    def _last_words(self) -> str:
-        size = self._stderr.seek(0, 2)
-        self._stderr.seek(max(0, size - _LAST_WORDS_BYTES))
-        words = self._stderr.read().decode(errors="replace").strip()
-        return f"; its last words: {words.splitlines()[-1]}" if words else ""

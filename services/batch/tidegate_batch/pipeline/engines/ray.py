@@ -6,9 +6,10 @@ recovery. ``ray_environment`` must have been chosen before this module is import
 """
 
 import logging
-import shutil
-import tempfile
+import re
+import sys
 import threading
+from contextlib import ExitStack, chdir, redirect_stdout
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,6 +18,11 @@ import ray
 from tidegate.errors import PartUnavailableError
 from tidegate.units import ns_to_seconds
 from tidegate_batch.core.chunks import WorkerId
+from tidegate_batch.pipeline.engines.ray_folder import (
+    last_words_of,
+    make_folder,
+    remove_folder,
+)
 from tidegate_batch.pipeline.engines.wire import WorkerSide, decode, encode
 from tidegate_batch.ports import (
     Assignment,
@@ -29,8 +35,8 @@ from tidegate_batch.ports import (
 
 _OBJECT_STORE_BYTES: Final = 80 << 20
 """Close to the least that Ray accepts; our messages are a few hundred bytes and never go there."""
-_LONGEST_FOLDER: Final = 30
-"""Characters; the path of a socket in it may have 107, and Ray adds about 70."""
+_PID: Final = re.compile(r"^\s*pid: (\d+)$", re.MULTILINE)
+"""In what Ray says of an actor that died."""
 
 
 class RayEngine:
@@ -44,6 +50,7 @@ class RayEngine:
         self._cores_per_worker = min(1.0, cores / workers)
         self._setup = b""
         self._folder: Path | None = None
+        self._running = ExitStack()
         self._actors: dict[WorkerId, Any] = {}
         self._pending: dict[ray.ObjectRef[bytes], WorkerId] = {}
 
@@ -54,8 +61,19 @@ class RayEngine:
             PartUnavailableError: It does not start.
         """
         self._setup = encode(setup)
-        self._folder = _short_folder()
+        self._folder = make_folder()
+        self._running.callback(remove_folder, self._folder)
+        self._running.callback(ray.shutdown)
+        self._running.enter_context(redirect_stdout(sys.stderr))  # Ray tells there of dead workers
         try:
+            self._init(self._folder)
+        except (RuntimeError, ConnectionError, TimeoutError, OSError) as error:
+            raise PartUnavailableError(
+                f"Ray does not start on this machine: {error}. '--engine local' needs no Ray."
+            ) from error
+
+    def _init(self, folder: Path) -> None:
+        with chdir(folder):  # workers look for modules in the folder where Ray was started
             ray.init(
                 address="local",  # whatever cluster RAY_ADDRESS names
                 num_cpus=self._cores,
@@ -65,12 +83,8 @@ class RayEngine:
                 configure_logging=False,
                 logging_level=logging.ERROR,
                 object_store_memory=_OBJECT_STORE_BYTES,
-                _temp_dir=str(self._folder),
+                _temp_dir=str(folder),
             )
-        except (RuntimeError, ConnectionError, TimeoutError, OSError) as error:
-            raise PartUnavailableError(
-                f"Ray does not start on this machine: {error}. '--engine local' needs no Ray."
-            ) from error
 
     def add_worker(self, worker: WorkerId) -> None:
         """Ask for an actor; Ray starts a process for it."""
@@ -96,26 +110,20 @@ class RayEngine:
             return WorkerSaid(worker=worker, message=decode(ray.get(ready[0])))
         except ray.exceptions.RayError as error:
             ray.kill(self._actors.pop(worker))  # one whose call failed may be alive, and is no use
-            return WorkerLost(worker=worker, reason=_first_line(error))
+            return WorkerLost(worker=worker, reason=self._reason(error))
+
+    def _reason(self, error: ray.exceptions.RayError) -> str:
+        """Say why a worker is lost: what it raised, or what it wrote before it died."""
+        if isinstance(error, ray.exceptions.RayTaskError):
+            return str(error.cause)
+        lines = str(error).strip().splitlines()
+        reason = lines[0].rstrip(".") if lines else type(error).__name__
+        found = _PID.search(str(error))
+        assert self._folder is not None, "no worker is lost before one is started"
+        return reason + last_words_of(self._folder, int(found[1])) if found else reason
 
     def close(self) -> None:
         """Stop Ray and all its processes."""
         self._actors.clear()
         self._pending.clear()
-        if self._folder is None:
-            return
-        ray.shutdown()
-        shutil.rmtree(self._folder, ignore_errors=True)
-        self._folder = None
-
-
-def _short_folder() -> Path:
-    base = tempfile.gettempdir()
-    return Path(
-        tempfile.mkdtemp(prefix="tg-", dir=base if len(base) <= _LONGEST_FOLDER else "/tmp")
-    )
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
+        self._running.close()
