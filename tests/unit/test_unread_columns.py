@@ -8,6 +8,12 @@ def test_a_column_that_the_model_does_not_read_is_named_once() -> None:
     assert unread.named == {"aeg"}
 
 
+def test_a_misspelt_column_is_named_although_a_default_made_the_row_complete() -> None:
+    unread = UnreadColumns()
+    unread.notice([{"aeg": 2}], ["age", "visits"], model="risk@1")
+    assert unread.named == {"aeg"}
+
+
 def test_a_row_with_nothing_more_is_not_looked_at() -> None:
     unread = UnreadColumns()
     for instance in ({"age": 1}, [1, 2, 3], "text"):

@@ -23,9 +23,9 @@ class UnreadColumns:
     def notice(self, instances: Sequence[object], columns: Sequence[str], *, model: str) -> None:
         """Name what the first instance has beyond ``columns`` and was not named before."""
         first = instances[0]
-        if not isinstance(first, Mapping) or len(first) <= len(columns):
-            return
-        new = sorted(first.keys() - set(columns) - self.named)[: MOST_NAMES - len(self.named)]
+        unread = first.keys() - self.named if isinstance(first, Mapping) else set()
+        unread.difference_update(columns)
+        new = sorted(unread)[: MOST_NAMES - len(self.named)]
         if new:
             self.named.update(new)
             _log.info("columns_ignored", model=model, columns=[f"{name:.64}" for name in new])
