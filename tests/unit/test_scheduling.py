@@ -145,6 +145,52 @@ def test_a_request_without_hope_ends_before_its_deadline() -> None:
     assert [c.request for c in commands if isinstance(c, Expire)] == [waiting]
 
 
+def rush(core: MicroBatcher) -> Nanoseconds:
+    """Let a load come for which only full batches are company enough; return when it is seen."""
+    running = occupy(core)
+    for _ in range(80):
+        core.on_arrival(leaves := request(), NOW)
+        core.on_cancel(leaves, NOW)
+    core.on_batch_end(running, at_ms(2))
+    return at_ms(10)  # the load is looked at every 10 ms
+
+
+def late_batch(
+    core: MicroBatcher, now: Nanoseconds, ends_ms: float
+) -> tuple[Request, list[Command]]:
+    """Promise a row 10.5 ms from now a batch of 7, and learn late that the one before has ended."""
+    running = started(core.on_arrival(request(now=now), now))
+    urgent = request(10.5, now=now)
+    for each in (urgent, *(request(90, now=now) for _ in range(6))):
+        assert not any(isinstance(c, Reject) for c in core.on_arrival(each, now))
+    ends = Nanoseconds(now + ms_to_ns(ends_ms))
+    return urgent, core.on_batch_end(running, ends, took_ns=at_ms(2))
+
+
+def test_a_row_that_a_full_batch_would_answer_too_late_gets_the_largest_one_that_does_not() -> None:
+    core = build()
+    urgent, commands = late_batch(core, rush(core), ends_ms=4)
+    assert core.pace.need_rows == 7
+    batch = started(commands)
+    assert (batch.rows, batch.reason) == (5, "fits")  # 4 + 6 ms; six would end on 11
+    assert batch.pieces[0].request is urgent
+
+
+def test_a_row_that_only_a_far_too_small_batch_could_answer_is_given_up_for_the_others() -> None:
+    core = build()
+    urgent, commands = late_batch(core, rush(core), ends_ms=7)
+    assert [c.request for c in commands if isinstance(c, Expire)] == [urgent]
+    assert started(commands).rows == 6  # and two rows would have been in time
+
+
+def test_a_small_batch_is_company_enough_where_the_load_is_low() -> None:
+    core = build()
+    urgent, commands = late_batch(core, at_ms(10), ends_ms=7)
+    assert core.pace.need_rows == 1
+    batch = started(commands)
+    assert (batch.rows, batch.pieces[0].request) == (2, urgent)  # 7 + 3 ms
+
+
 def test_what_may_not_be_shed_waits_behind_the_others_once_it_is_late() -> None:
     core = build()
     running = occupy(core)

@@ -142,7 +142,7 @@ class DeadlineQueue:
         while (request := self.first()) and request.deadline_at_ns <= until_ns:
             due.append((request, request.waiting_rows))
             self._remove(request, request.waiting_rows)
-            self._head += 1  # for good: it may be queued again elsewhere
+        # ``first`` has passed them for good: they may be queued again, in another queue.
         if due:
             self._tidy()
         return due
