@@ -65,13 +65,28 @@ def rows_change_places(file: Path) -> None:
     pq.write_table(pa.concat_tables([rows.slice(1), rows.slice(0, 1)]), file)
 
 
+def copied_below(file: Path) -> None:
+    copy = file.parent / "old/copy.PARQUET"
+    copy.parent.mkdir()
+    copy.write_bytes(file.read_bytes())
+
+
 DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "a byte": (one_byte_changes, "part-000001-.* is not the file that was published"),
     "the order": (rows_change_places, "part-000001-.* is not the file that was published"),
     "missing": (Path.unlink, "part-000001-.* is missing"),
     "a stranger": (
         lambda file: file.with_name("part-000009-x.parquet").write_bytes(file.read_bytes()),
-        r"part-000009-x\.parquet \(another job's\) is not in the manifest",
+        r"part-000009-x\.parquet \(not this job's\) is not in the manifest",
+    ),
+    "a copy": (
+        lambda file: file.with_name("copy.parquet").write_bytes(file.read_bytes()),
+        r"copy\.parquet \(not this job's\) is not in the manifest",
+    ),
+    "a copy below": (copied_below, r"old/copy\.PARQUET \(not this job's\) is not in the manifest"),
+    "no sign of success": (
+        lambda file: file.with_name("_SUCCESS").unlink(),
+        "_SUCCESS is missing",
     ),
 }
 

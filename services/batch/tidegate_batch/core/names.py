@@ -19,7 +19,9 @@ AttemptId = NewType("AttemptId", str)
 
 _JOB_ID: Final = re.compile(r"[0-9a-f]{16}")
 
-OWNER_KEY: Final = "_tidegate/owner.json"
+SIDE_PREFIX: Final = "_tidegate/"
+"""Under the output: what no reader looks at."""
+OWNER_KEY: Final = f"{SIDE_PREFIX}owner.json"
 MANIFEST_KEY: Final = "_MANIFEST.json"
 SUCCESS_KEY: Final = "_SUCCESS"
 
@@ -80,7 +82,7 @@ def commit_key(job: JobId, chunk: ChunkId) -> str:
 
 def attempts_prefix(job: JobId) -> str:
     """Return the folder, under the output, of files that no reader looks at."""
-    return f"_tidegate/{job}/"
+    return f"{SIDE_PREFIX}{job}/"
 
 
 def attempt_key(job: JobId, chunk: ChunkId, attempt: AttemptId) -> str:
@@ -91,6 +93,11 @@ def attempt_key(job: JobId, chunk: ChunkId, attempt: AttemptId) -> str:
 def part_key(job: JobId, chunk: ChunkId) -> str:
     """Return a published file; it holds the job, so no other job can ever overwrite it."""
     return f"part-{chunk}-{job}.parquet"
+
+
+def is_read_by_a_glob(key: str) -> bool:
+    """Say whether a reader of all Parquet files below the output would take this for rows."""
+    return key.lower().endswith(".parquet") and not key.startswith(SIDE_PREFIX)
 
 
 def belongs_to(key: str, job: JobId) -> bool:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from tidegate.errors import JobError
 from tidegate.objects.port import ObjectStore
 from tidegate_batch.core.errors import JobConflictError
-from tidegate_batch.core.names import JobId, belongs_to
+from tidegate_batch.core.names import SUCCESS_KEY, JobId, belongs_to, is_read_by_a_glob
 from tidegate_batch.core.planning import PlannedChunk
 from tidegate_batch.core.records import Commit, JobManifest, Part, Plan, PlannedInput
 from tidegate_batch.pipeline.parts import Parts
@@ -108,10 +108,12 @@ class _Check:
 
     def _of_files(self) -> Iterator[str]:
         listed = {part.key for part in self._manifest.parts}
-        for key in self._output.keys("part-"):
-            if key not in listed:
-                owner = "" if belongs_to(key, JobId(self._plan.job)) else " (another job's)"
-                yield f"{key}{owner} is not in the manifest"
+        for key in self._output.keys(""):
+            if is_read_by_a_glob(key) and key not in listed:
+                owner = "" if belongs_to(key, JobId(self._plan.job)) else " (not this job's)"
+                yield f"{key}{owner} is not in the manifest: a reader of all files takes its rows"
+        if self._output.head(SUCCESS_KEY) is None:
+            yield f"{SUCCESS_KEY} is missing: whoever waits for it never reads this output"
 
     def _of_counts(self, chunk: PlannedChunk, commit: Commit, part: Part) -> Iterator[str]:
         if chunk.rows != commit.rows_in or part.rows != commit.rows_out:
