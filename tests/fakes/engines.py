@@ -4,7 +4,7 @@ It can be told to lose a worker at the n-th chunk, before or after that is commi
 """
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from tidegate_batch.core.chunks import WorkerId
 from tidegate_batch.ports import (
@@ -29,14 +29,20 @@ class InlineEngine:
         build: Makes the scorer, as an engine's worker process would.
         deaths: By the number of the assignment, from 0: when its worker dies, or what the driver
             meets instead of an event.
+        pause: Lets the time pass in which nothing happens.
     """
 
     name = "inline"
 
     def __init__(
-        self, build: BuildScorer, deaths: Mapping[int, str | BaseException] | None = None
+        self,
+        build: BuildScorer,
+        deaths: Mapping[int, str | BaseException] | None = None,
+        *,
+        pause: Callable[[int], None] = lambda _: None,
     ) -> None:
         self._build = build
+        self._pause = pause
         self._deaths = deaths or {}
         self._scorer: ChunkScorer | None = None
         self._events: deque[WorkerEvent] = deque()
@@ -60,6 +66,8 @@ class InlineEngine:
     def next_event(self, timeout_ns: int) -> WorkerEvent | None:
         if not self._events and self._assigned:
             self._events.append(self._work())
+        if not self._events:
+            self._pause(timeout_ns)
         return self._events.popleft() if self._events else None
 
     def _work(self) -> WorkerEvent:

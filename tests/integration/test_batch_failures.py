@@ -29,7 +29,7 @@ from tests.fixtures.batch_jobs import (
 )
 from tidegate.objects.opening import open_store
 from tidegate.objects.port import ObjectChangedError
-from tidegate_batch.core.chunks import RETRY_LIMIT
+from tidegate_batch.core.chunks import RETRY_LIMIT, RETRY_PAUSE_NS
 from tidegate_batch.core.errors import (
     ChunkFailedError,
     NoCommitError,
@@ -276,11 +276,13 @@ def test_rows_that_went_missing_are_noticed_before_anything_is_committed(
 def test_a_store_that_fails_now_and_then_only_costs_time(
     record: JobRecord, place: Place, cache: Path
 ) -> None:
-    parts = parts_with(FlakyStores(open_store, suffix=".attempt", failures=2))
+    clock = SteppingClock()
+    parts = parts_with(FlakyStores(open_store, suffix=".attempt", failures=2), clock)
     engine = inline_engine(parts)
     drive(record, parts, cache, engine=engine)
     assert_each_row_once(place.output, ROWS)
     assert len(engine.assigned) == 20 + 2
+    assert clock.now_ns() == RETRY_PAUSE_NS, "nobody asks a store again at once"
 
 
 @pytest.mark.field_fault("B-30")

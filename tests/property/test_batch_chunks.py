@@ -11,7 +11,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from tidegate_batch.core.chunks import CHUNK_LEASE_NS, ChunkQueue, Lease, WorkerId
+from tidegate_batch.core.chunks import CHUNK_LEASE_NS, RETRY_PAUSE_NS, ChunkQueue, Lease, WorkerId
 from tidegate_batch.core.names import ChunkId
 from tidegate_batch.core.planning import PlannedChunk, RowGroup, plan_chunks
 
@@ -29,6 +29,8 @@ class QueueMachine(RuleBasedStateMachine):
             data.draw(st.sets(st.sampled_from(sorted(self.chunks)))) if self.chunks else ()
         )
         self.now_ns = 0
+        self.rests_until_ns = 0
+        """No chunk rests longer."""
         self.last_commit_ns = 0
         self.queue = ChunkQueue(
             list(self.chunks.values()),
@@ -56,7 +58,8 @@ class QueueMachine(RuleBasedStateMachine):
         before = self.queue.statistics()
         lease = self.queue.lease(worker, self.now_ns)
         if lease is None:
-            assert before.pending == 0, "work is left, and an idle worker got none"
+            rest = self.now_ns < self.rests_until_ns
+            assert rest or before.pending == 0, "work is left, and an idle worker got none"
             return
         assert lease.chunk.id not in self.committed
         self.held.append(lease)
@@ -70,6 +73,14 @@ class QueueMachine(RuleBasedStateMachine):
             self.last_commit_ns = self.now_ns
         self.committed.add(lease.chunk.id)
         self.queue.on_committed(lease.chunk.id, self.now_ns)
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data())
+    def a_chunk_fails_for_want_of_a_part(self, data: st.DataObject) -> None:
+        lease = data.draw(st.sampled_from(self.held))
+        self.held.remove(lease)
+        self.queue.on_retriable_failure(lease.chunk.id, lease.worker, self.now_ns)
+        self.rests_until_ns = self.now_ns + RETRY_PAUSE_NS
 
     @precondition(lambda self: self.workers)
     @rule(data=st.data())

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidegate_batch.core.chunks import CHUNK_LEASE_NS, RETRY_LIMIT, ChunkQueue
+from tidegate_batch.core.chunks import CHUNK_LEASE_NS, RETRY_LIMIT, RETRY_PAUSE_NS, ChunkQueue
 from tidegate_batch.core.names import ChunkId
 from tidegate_batch.core.planning import RowGroup, plan_chunks
 
@@ -75,16 +75,30 @@ def test_a_worker_that_is_lost_never_counts_against_a_chunk() -> None:
         assert leased(queue, worker) == "000000"
         queue.on_worker_lost(worker)
     assert leased(queue, 99) == "000000"
-    assert queue.on_retriable_failure(ChunkId("000000"), 99)
+    assert queue.on_retriable_failure(ChunkId("000000"), 99, 0)
 
 
 def test_a_chunk_that_fails_for_want_of_a_part_is_tried_a_bounded_number_of_times() -> None:
     queue = queue_of(10)
     tries = []
     for worker in range(RETRY_LIMIT):
-        assert leased(queue, worker) == "000000"
-        tries.append(queue.on_retriable_failure(ChunkId("000000"), worker))
+        queue.on_tick(worker * RETRY_PAUSE_NS)
+        assert leased(queue, worker, worker * RETRY_PAUSE_NS) == "000000"
+        tries.append(queue.on_retriable_failure(ChunkId("000000"), worker, worker * RETRY_PAUSE_NS))
     assert tries == [True] * (RETRY_LIMIT - 1) + [False]
+
+
+def test_a_chunk_that_failed_for_want_of_a_part_rests_while_others_are_scored() -> None:
+    queue = queue_of(10, 10)
+    assert leased(queue, 1) == "000000"
+    queue.on_retriable_failure(ChunkId("000000"), 1, 0)
+    assert [leased(queue, 1), leased(queue, 2)] == ["000001", None]
+    queue.on_committed(ChunkId("000001"), 0)
+    assert queue.next_tick_at_ns() == RETRY_PAUSE_NS
+    queue.on_tick(RETRY_PAUSE_NS - 1)
+    assert leased(queue, 1) is None
+    queue.on_tick(RETRY_PAUSE_NS)
+    assert leased(queue, 1) == "000000"
 
 
 @pytest.mark.field_fault("B-07")

@@ -34,7 +34,9 @@ WorkerId = int
 CHUNK_LEASE_NS: Final = Nanoseconds(120 * NS_PER_SECOND)
 """Twice the 60 s that a chunk is meant to take at most."""
 RETRY_LIMIT: Final = 3
-"""How often one chunk may fail because a store or the like was not there, each after a pause."""
+"""How often one chunk may fail because a store or the like was not there."""
+RETRY_PAUSE_NS: Final = Nanoseconds(5 * NS_PER_SECOND)
+"""Until such a chunk is leased again; other chunks are scored meanwhile."""
 
 
 class ChunkState(StrEnum):
@@ -111,6 +113,8 @@ class ChunkQueue:
         self._fresh = deque(self._runs())
         self._own: dict[WorkerId, deque[PlannedChunk]] = {}
         self._failures: dict[ChunkId, int] = {}
+        self._resting = deque[tuple[int, PlannedChunk]]()
+        """Chunks that wait for a part, and until when; the first to wait is the first again."""
         self._leases_lost = 0
         self.no_commit_limit_ns = no_commit_limit_ns
         self._progress_at_ns = now_ns
@@ -168,10 +172,14 @@ class ChunkQueue:
         self._left -= 1
         self._rows_left -= self._chunks[chunk].rows
 
-    def on_retriable_failure(self, chunk: ChunkId, worker: WorkerId) -> bool:
-        """Take a chunk back that failed for want of a part; False if that was once too often."""
+    def on_retriable_failure(self, chunk: ChunkId, worker: WorkerId, now_ns: int) -> bool:
+        """Take a chunk back that failed for want of a part; False if that was once too often.
+
+        Nobody gets it again before ``RETRY_PAUSE_NS`` are over.
+        """
         self._failures[chunk] = self._failures.get(chunk, 0) + 1
-        self._give_up(chunk, worker)
+        if self._give_up(chunk, worker):
+            self._resting.append((now_ns + RETRY_PAUSE_NS, self._chunks[chunk]))
         return self._failures[chunk] < RETRY_LIMIT
 
     def on_worker_lost(self, worker: WorkerId) -> None:
@@ -180,23 +188,30 @@ class ChunkQueue:
         It never counts against the chunk or the job: preemption is ordinary input.
         """
         for lease in [held for held in self._leases.values() if held.worker == worker]:
-            self._give_up(lease.chunk.id, worker)
+            self._put_back(lease)
         if rest := self._own.pop(worker, None):
             self._fresh.append(rest)
 
     def on_tick(self, now_ns: int) -> None:
-        """Give up the leases that have expired."""
+        """Give up the leases that have expired, and let chunks be leased that have rested."""
         for lease in [held for held in self._leases.values() if held.expires_at_ns <= now_ns]:
-            self._give_up(lease.chunk.id, lease.worker)
+            self._put_back(lease)
+        while self._resting and self._resting[0][0] <= now_ns:
+            self._fresh.append(deque([self._resting.popleft()[1]]))
 
-    def _give_up(self, chunk: ChunkId, worker: WorkerId) -> None:
+    def _put_back(self, lease: Lease) -> None:
+        if self._give_up(lease.chunk.id, lease.worker):
+            self._fresh.append(deque([lease.chunk]))
+
+    def _give_up(self, chunk: ChunkId, worker: WorkerId) -> bool:
+        """End a lease, and say whether there was one; expired, somebody else may have it since."""
         lease = self._leases.get(chunk)
-        if lease is None or lease.worker != worker:  # expired, and leased to somebody else since
-            return
+        if lease is None or lease.worker != worker:
+            return False
         del self._leases[chunk]
         self._move(chunk, ChunkEvent.GIVEN_UP)
         self._leases_lost += 1
-        self._fresh.append(deque([lease.chunk]))
+        return True
 
     def _move(self, chunk: ChunkId, event: ChunkEvent) -> None:
         self._states[chunk] = TABLE[self._states[chunk], event]
@@ -208,7 +223,8 @@ class ChunkQueue:
     def next_tick_at_ns(self) -> int:
         """Return when ``on_tick`` or ``is_stuck`` may next have something to say."""
         expiries = (lease.expires_at_ns for lease in self._leases.values())
-        return min([self._progress_at_ns + self.no_commit_limit_ns, *expiries])
+        rested = (at_ns for at_ns, _ in self._resting)
+        return min([self._progress_at_ns + self.no_commit_limit_ns, *expiries, *rested])
 
     def statistics(self) -> QueueStatistics:
         """Count chunks and rows by where they are."""

@@ -115,12 +115,21 @@ class ChunkLoop:
                 self._failed_starts = 0
             case Committed():
                 self._queue.on_committed(message.id, self._clock.now_ns())
-            case Failed(is_retriable=True) if self._queue.on_retriable_failure(message.id, worker):
-                _log.warning("chunk_retried", chunk=message.chunk, reason=message.message)
-            case Failed(code=code, message=text) | Refused(code=code, message=text):
+            case Failed():
+                self._on_failed(worker, message)
+            case Refused(code=code, message=text):
                 raise ChunkFailedError.of_worker(text, code=code)
             case _:
                 assert_never(message)
+
+    def _on_failed(self, worker: WorkerId, failed: Failed) -> None:
+        """Have a chunk that failed for want of a part tried again, a few times; no other."""
+        is_tried_again = failed.is_retriable and self._queue.on_retriable_failure(
+            failed.id, worker, self._clock.now_ns()
+        )
+        if not is_tried_again:
+            raise ChunkFailedError.of_worker(failed.message, code=failed.code)
+        _log.warning("chunk_retried", chunk=failed.chunk, reason=failed.message)
 
     def _on_lost(self, worker: WorkerId, reason: str) -> None:
         """Replace a dead worker; whatever killed it is ordinary input, not the chunk's fault."""
