@@ -19,6 +19,7 @@ from tidegate_realtime.api.admin.exposition import GatewayCollector
 from tidegate_realtime.api.asgi import AsgiApp
 from tidegate_realtime.api.edge import Edge
 from tidegate_realtime.api.metrics import MeasuredBackend
+from tidegate_realtime.api.observing import Observer
 from tidegate_realtime.api.routing import METHODS, match_route
 from tidegate_realtime.api.served import State
 from tidegate_realtime.backends.onnx import OnnxBackend
@@ -42,9 +43,16 @@ async def serving(model: Model) -> AsyncIterator[tuple[Edge, httpx.AsyncClient, 
     collector = GatewayCollector(
         catalogue=edge.catalogue, metrics=edge.metrics, backends=[backend], clock=clock
     )
+    observer = Observer(
+        catalogue=edge.catalogue, metrics=edge.metrics, backends=[backend], clock=clock
+    )
     admin = build_admin_app(
         AdminParts(
-            catalogue=edge.catalogue, lookups=edge.lookups, collector=collector, public_url=PUBLIC
+            catalogue=edge.catalogue,
+            lookups=edge.lookups,
+            collector=collector,
+            observer=observer,
+            public_url=PUBLIC,
         )
     )
     public = httpx.ASGITransport(AsgiApp(edge.endpoint, edge.sweeper, clock))

@@ -12,6 +12,7 @@ from tidegate.units import ms_to_ns, ns_to_seconds
 from tidegate_realtime.api.asgi import AsgiApp
 from tidegate_realtime.api.edge import Edge, build_edge
 from tidegate_realtime.api.metrics import MeasuredBackend
+from tidegate_realtime.api.observing import Observer
 from tidegate_realtime.api.served import ServedVersion
 from tidegate_realtime.api.servers.port import HttpServer
 from tidegate_realtime.api.servers.sockets import check_free, claim
@@ -117,16 +118,24 @@ async def build_admin(plan: Plan, parts: Parts, claimed: socket.socket) -> HttpS
         from tidegate_realtime.api.admin.app import AdminParts, build_admin_app  # slow
         from tidegate_realtime.api.admin.exposition import GatewayCollector  # slow
 
+        edge = parts.edge
         collector = GatewayCollector(
-            catalogue=parts.edge.catalogue,
-            metrics=parts.edge.metrics,
+            catalogue=edge.catalogue,
+            metrics=edge.metrics,
             backends=parts.backends,
-            clock=parts.edge.clock,
+            clock=edge.clock,
+        )
+        observer = Observer(
+            catalogue=edge.catalogue,
+            metrics=edge.metrics,
+            backends=parts.backends,
+            clock=edge.clock,
         )
         admin = AdminParts(
-            catalogue=parts.edge.catalogue,
-            lookups=parts.edge.lookups,
+            catalogue=edge.catalogue,
+            lookups=edge.lookups,
             collector=collector,
+            observer=observer,
             public_url=plan.public_url,
         )
         return _uvicorn(plan, build_admin_app(admin), claimed)

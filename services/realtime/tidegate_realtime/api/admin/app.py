@@ -1,9 +1,9 @@
 """The admin listener's application."""
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Query
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import HTMLResponse
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
@@ -11,17 +11,25 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from tidegate import __version__
+from tidegate.ids import InvalidIdError, ModelRef
 from tidegate_realtime.api.admin.docs_page import render_docs
 from tidegate_realtime.api.admin.errors import as_response, install_error_handlers
 from tidegate_realtime.api.admin.exposition import GatewayCollector
 from tidegate_realtime.api.admin.guard import HostGuard
 from tidegate_realtime.api.admin.public_api import public_paths, public_schemas
+from tidegate_realtime.api.errors import RouteNotFoundError
+from tidegate_realtime.api.explaining import explanation
 from tidegate_realtime.api.lookups import Lookups
+from tidegate_realtime.api.observing import Observer
 from tidegate_realtime.api.routing import Action, Route
 from tidegate_realtime.api.served import Catalogue
 
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
 """Of a page without scripts: it can load nothing and be framed by nobody."""
+
+
+Window = Annotated[float, Query(ge=0.1, le=60, allow_inf_nan=False)]
+"""Seconds to watch; longer than 60, a client would think that nobody answers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +39,7 @@ class AdminParts:
     catalogue: Catalogue
     lookups: Lookups
     collector: GatewayCollector
+    observer: Observer
     public_url: str
     """Where callers reach the public listener, as an operator on this machine would write it."""
 
@@ -63,6 +72,15 @@ def build_admin_app(parts: AdminParts) -> ASGIApp:
     async def metrics() -> Response:
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
+    @app.get("/admin/v1/models/{ref}/explain", include_in_schema=False)
+    async def explain_batches(ref: str, window_s: Window = 2.0) -> dict[str, Any]:
+        name, sign, _ = ref.partition("@")
+        at = _parsed(ref).at if sign else None
+        observed = await parts.observer.watch(
+            name, None if at is None else str(at), window_s=window_s
+        )
+        return explanation(observed)
+
     @app.get("/v2/health/live", include_in_schema=False)
     async def live() -> Response:
         return as_response(parts.lookups.answer(Route(Action.LIVE)))
@@ -72,6 +90,13 @@ def build_admin_app(parts: AdminParts) -> ASGIApp:
         return as_response(parts.lookups.answer(Route(Action.READY)))
 
     return HostGuard(app)
+
+
+def _parsed(ref: str) -> ModelRef:
+    try:
+        return ModelRef.parse(ref)
+    except InvalidIdError as error:
+        raise RouteNotFoundError(f"{error}.") from error
 
 
 def _describe(app: FastAPI, parts: AdminParts) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from tidegate.errors import TidegateError
 from tidegate.observability import get_logger
 from tidegate_realtime.api.errors import MethodNotAllowedError, RouteNotFoundError
 from tidegate_realtime.api.replies import Problem, Reply, problem_reply
@@ -28,6 +29,7 @@ def problem_response(problem: Problem) -> Response:
 def install_error_handlers(app: FastAPI) -> None:
     """Let no error of the framework's leave in a form of its own."""
     app.add_exception_handler(HTTPException, _framework_error)
+    app.add_exception_handler(TidegateError, _refusal)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(Exception, _bug)
 
@@ -40,6 +42,11 @@ async def _framework_error(request: Request, error: Exception) -> Response:
             Problem.of_error(MethodNotAllowedError.of(request.method, allow=allow))
         )
     return problem_response(Problem.of_error(RouteNotFoundError("Nothing is served at this path.")))
+
+
+async def _refusal(_: Request, error: Exception) -> Response:
+    assert isinstance(error, TidegateError)
+    return problem_response(Problem.of_error(error))
 
 
 async def _invalid(_: Request, __: Exception) -> Response:
