@@ -11,7 +11,7 @@ from tidegate.cli.options import config_option, store_option
 from tidegate.cli.output import emit, examples, json_option, table
 
 if TYPE_CHECKING:
-    from tidegate.artifacts.manifest import PublishedVersion
+    from tidegate.artifacts.manifest import Manifest, PublishedVersion
     from tidegate.artifacts.store import ArtifactStore
     from tidegate.ids import ModelName, Version
     from tidegate.settings import Settings
@@ -81,11 +81,25 @@ def publish(
 def list_models(**common: str | None) -> None:
     """List every model with its versions and aliases."""
     store = _open(common)
-    found = [(name, store.versions(name), store.aliases(name).aliases) for name in store.names()]
-    rows = [(name, _join(versions), _pairs(aliases)) for name, versions, aliases in found]
+    found = [(name, store.versions(name), *_aliases(store, name)) for name in store.names()]
+    rows = [
+        (name, _join(versions), problem or _pairs(aliases))
+        for name, versions, aliases, problem in found
+    ]
     text = table(("model", "versions", "aliases"), rows) if rows else "no model is published yet"
-    models = [dict(zip(("name", "versions", "aliases"), row, strict=True)) for row in found]
+    keys = ("name", "versions", "aliases", "problem")
+    models = [dict(zip(keys, row, strict=True)) for row in found]
     emit({"store": store.objects.url, "models": models}, json_to=common["json_to"], text=text)
+
+
+def _aliases(store: "ArtifactStore", name: "ModelName") -> tuple[dict[str, int], str | None]:
+    """Read them, or say why they cannot be read: other models must not suffer for it."""
+    from tidegate.errors import ArtifactError
+
+    try:
+        return store.aliases(name).aliases, None
+    except ArtifactError as error:
+        return {}, str(error)
 
 
 @model.command(epilog=examples("tidegate model show risk@stable"))
@@ -106,8 +120,7 @@ def show(ref: str, **common: str | None) -> None:
         "columns": ", ".join(c.name for c in tabular.columns) if tabular else "the inputs",
         "labels": ", ".join(labels.names) if labels else "none",
         "batch axis": manifest.batch_axis,
-        "batch-mates": f"differ by {manifest.batch_invariance.measured}, "
-        f"{manifest.batch_invariance.tolerance:g} is allowed",
+        "batch-mates": _batch_mates(manifest),
         "opset": _pairs(manifest.opset),
         "files": ", ".join(f"{path} ({file.bytes} B)" for path, file in manifest.files.items()),
         "warnings": "; ".join(manifest.warnings) or "none",
@@ -115,6 +128,16 @@ def show(ref: str, **common: str | None) -> None:
     lines = [str(published.tag), *(f"  {key:<12}{value}" for key, value in facts.items())]
     answer = {**_summary(published), "manifest": manifest}
     emit(answer, json_to=common["json_to"], text="\n".join(lines))
+
+
+def _batch_mates(manifest: "Manifest") -> str:
+    """Say how far a row's answer depended on its batch-mates when the model was published."""
+    measured, tolerance = manifest.batch_invariance.measured, manifest.batch_invariance.tolerance
+    if measured is not None:
+        return f"change an answer by {measured:g}; {tolerance:g} is allowed"
+    if manifest.warnings:  # a difference that is no finite number always has one
+        return "change an answer beyond any tolerance: another label, integer or NaN"
+    return "none: the model takes one row at a time"
 
 
 @model.command(epilog=examples("tidegate model verify risk@7"))

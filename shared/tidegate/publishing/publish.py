@@ -9,8 +9,10 @@ import math
 import secrets
 import shutil
 import tempfile
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import msgspec
 
@@ -32,7 +34,7 @@ from tidegate.artifacts.manifest import (
 )
 from tidegate.artifacts.store import ArtifactStore
 from tidegate.clock import WallClock
-from tidegate.errors import ArtifactError
+from tidegate.errors import ArtifactError, SettingError, TidegateError
 from tidegate.ids import Alias, ModelName, ModelTag, Version, digest_of
 from tidegate.inference.runner import ModelRunner
 from tidegate.objects.port import ObjectStore, Refused
@@ -57,17 +59,47 @@ class Candidate:
     alias: Alias | None = None
     """Moved to the new version once that exists."""
     tolerance: float = DEFAULT_TOLERANCE
-    """How far a row's answer may depend on its batch-mates, absolute."""
+    """How far a row's answer may depend on its batch-mates, absolute. At least 0, and finite."""
+
+    def __post_init__(self) -> None:
+        """Refuse what a manifest cannot say: JSON has neither NaN nor infinity.
+
+        Raises:
+            SettingError: The tolerance is no finite number, or a negative one.
+        """
+        if not 0 <= self.tolerance < math.inf:
+            raise SettingError(
+                f"a tolerance of {self.tolerance} cannot be meant: give a number, 0 or more "
+                f"({DEFAULT_TOLERANCE:g} suits float32)"
+            )
+
+
+class PublishUnfinishedError(ArtifactError):
+    """The version exists, but not all that was to follow; publishing again would make another."""
+
+    code = "publish_unfinished"
+
+    @classmethod
+    def of_version(cls, tag: ModelTag, undone: Iterable[str]) -> Self:
+        """Say what is left to do; ``undone`` are sentences."""
+        return cls(
+            f"{tag} is published ({tag.digest}); do not publish it again. {' '.join(undone)}"
+        )
 
 
 def publish(store: ArtifactStore, candidate: Candidate, *, clock: WallClock) -> PublishedVersion:
     """Check a model, run it, and publish it as the next version.
 
     Raises:
-        ArtifactError: The file, its transform or what it answered cannot be served; nothing was
-            written then.
-        PartUnavailableError: The store failed on the way; at most a number was used up.
+        PublishUnfinishedError: The version exists, but its alias was not moved, or Triton's
+            configuration not written.
+        ArtifactError: Anything else that cannot be served, or aliases that cannot be read; nothing
+            was written then.
+        PartUnavailableError: The store failed before the version existed; at most a number was used
+            up. (Where only the reply to the last write was lost, the version exists.)
     """
+    if candidate.alias is not None:
+        store.aliases(candidate.name)  # what could not be moved afterwards is refused now
     with tempfile.TemporaryDirectory(prefix="tidegate-publish-") as folder:
         snapshot = _snapshot(candidate.file, Path(folder))
         draft = _inspect(snapshot, candidate, created_at=clock.utc_now().isoformat())
@@ -75,10 +107,34 @@ def publish(store: ArtifactStore, candidate: Candidate, *, clock: WallClock) -> 
         manifest = msgspec.structs.replace(draft, version=version)
         _write_files(store.objects, snapshot, manifest)
         published = _write_manifest(store.objects, manifest)
-    refresh_config(store, candidate.name)
-    if candidate.alias is not None:
-        store.move_alias(candidate.name, candidate.alias, version)
+    undone = [*_refresh_config(store, published.tag), *_move_alias(store, published.tag, candidate)]
+    if undone:
+        raise PublishUnfinishedError.of_version(published.tag, undone)
     return published
+
+
+def _refresh_config(store: ArtifactStore, tag: ModelTag) -> Iterator[str]:
+    """Yield what went wrong, if anything did: the version stands, and other steps must follow."""
+    try:
+        refresh_config(store, tag.name)
+    except TidegateError as error:
+        yield (
+            f"Writing config.pbtxt, which only Triton reads, failed: {error} "
+            f"The next version of {tag.name} brings it up to date."
+        )
+
+
+def _move_alias(store: ArtifactStore, tag: ModelTag, candidate: Candidate) -> Iterator[str]:
+    """Yield likewise."""
+    if candidate.alias is None:
+        return
+    try:
+        store.move_alias(tag.name, candidate.alias, tag.version)
+    except TidegateError as error:
+        yield (
+            f"Moving its alias failed: {error} "
+            f"Run 'tidegate model alias {tag.name} {candidate.alias} {tag.version}'."
+        )
 
 
 def _snapshot(file: Path, folder: Path) -> Path:

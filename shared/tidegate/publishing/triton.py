@@ -40,8 +40,7 @@ def refresh_config(store: ArtifactStore, name: ModelName) -> None:
         if _write(store, name, now, body):
             return
     raise PartUnavailableError(
-        f"{config_key(name)} in {store.objects.url} was refused {_MOST_TRIES} times. The version "
-        "itself is published and can be served; the next publish writes this file for Triton too."
+        f"{config_key(name)} in {store.objects.url} was refused {_MOST_TRIES} times."
     )
 
 
