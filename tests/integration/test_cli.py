@@ -56,8 +56,9 @@ def test_help_imports_nothing_heavy() -> None:
     subprocess.run([sys.executable, "-c", script], check=True, stdout=subprocess.DEVNULL)
 
 
-def test_version_is_the_package_version(capsys: Captured) -> None:
-    assert run(["--version"]) == ExitCode.OK
+@pytest.mark.parametrize("option", ["--version", "-V"])
+def test_version_is_the_package_version(option: str, capsys: Captured) -> None:
+    assert run([option]) == ExitCode.OK
     assert capsys.readouterr().out == f"tidegate {tidegate.__version__}\n"
 
 

@@ -89,4 +89,4 @@ root = LazyGroup(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     no_args_is_help=True,
 )
-root = click.version_option(__version__, message="%(prog)s %(version)s")(root)
+root = click.version_option(__version__, "-V", "--version", message="%(prog)s %(version)s")(root)
