@@ -25,7 +25,7 @@ from tidegate_realtime.main.starting import Plan
 log: Final = get_logger(__name__)
 
 ADMIN_HOST: Final = "127.0.0.1"
-_CLOSE_LIMIT_S: Final = 5.0
+CLOSE_LIMIT_S: Final = 5.0
 """For the model call that is running when the drain is over."""
 _LAST_REPLIES_S: Final = 1.0
 _GC_THRESHOLDS: Final = (50_000, 50, 1_000)
@@ -146,10 +146,10 @@ async def _drain(
 
 async def _close(parts: Parts) -> None:
     try:
-        async with asyncio.timeout(_CLOSE_LIMIT_S):
+        async with asyncio.timeout(CLOSE_LIMIT_S):
             for served in parts.edge.catalogue.versions:
                 await served.driver.aclose()
     except TimeoutError:
         # The model's thread cannot be stopped, and the interpreter would wait for it for ever.
-        log.error("model_call_stuck", limit_s=_CLOSE_LIMIT_S)  # noqa: TRY400 - no stack to show
+        log.error("model_call_stuck", limit_s=CLOSE_LIMIT_S)  # noqa: TRY400 - no stack to show
         os._exit(ExitCode.FAILED)

@@ -17,7 +17,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from tidegate_realtime.api.error_map import STATUS_BY_CODE
 from tidegate_realtime.api.guards import HEADER_LIMIT_BYTES, HEADER_LIMIT_COUNT, HEADER_LIMIT_S
 
-_KEEP_ALIVE_S: Final = 75
+KEEP_ALIVE_S: Final = 75
 _BACKLOG: Final = 2048
 
 
@@ -115,7 +115,7 @@ class UvicornServer:
                 lifespan="off",
                 loop="none",
                 backlog=_BACKLOG,
-                timeout_keep_alive=_KEEP_ALIVE_S,
+                timeout_keep_alive=KEEP_ALIVE_S,
                 timeout_graceful_shutdown=max(1, int(drain_limit_s)),
                 log_config=None,
                 access_log=False,
