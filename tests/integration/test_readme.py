@@ -6,6 +6,7 @@ import shutil
 import socket
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,13 @@ def commands() -> list[str]:
 def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return int(listener.getsockname()[1])
+
+
+def ignored_by_git(names: Iterable[str]) -> set[str]:
+    """Return those that a newcomer, who follows README in the checkout, never commits."""
+    asked = ["git", "check-ignore", "--no-index", *names]
+    told = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=False)
+    return set(told.stdout.split()) if told.returncode in {0, 1} else set(names)  # 128: no checkout
 
 
 def test_readme_gives_the_two_commands_that_a_newcomer_needs() -> None:
@@ -62,3 +70,7 @@ def test_the_commands_of_the_readme_work_in_its_order(tmp_path: Path) -> None:
     assert ended.returncode == 0, f"{ended.stdout}\n{ended.stderr}"
     assert '"label"' in ended.stdout
     assert list((tmp_path / "scores").glob("part-*.parquet"))
+    left = {path.name + "/" * path.is_dir() for path in tmp_path.iterdir()}
+    left -= {"examples/", "cache/"}
+    assert left >= {"scores/", "patients.parquet"}
+    assert left == ignored_by_git(left)

@@ -20,6 +20,7 @@ from tidegate_loadtest.arrivals.files import CurveFile
 
 SETTINGS = (ROOT / "docs/settings.md").read_text(encoding="utf-8")
 COMMANDS = (ROOT / "docs/cli.md").read_text(encoding="utf-8")
+CHANGES = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 ANSWERS_NOTHING = {"tidegate serve"}
 
 
@@ -83,6 +84,11 @@ def test_a_command_has_help_with_an_example_and_is_documented(
     assert "Example" in (command.epilog or "")
     assert f"{path} " in (command.epilog or "")
     assert f"`{path}" in COMMANDS
+
+
+def test_the_changelog_names_every_command() -> None:
+    names = root.list_commands(click.Context(root))
+    assert [name for name in names if f"`tidegate {name}" not in CHANGES] == []
 
 
 @every_command
