@@ -2,14 +2,14 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve test check bench-start bench-oracles parts lock clean
+.PHONY: help setup demo serve test check bench-start bench-oracles bench-scheduler docs-scheduling parts lock clean
 PYTHON ?= python3
 BIN := .venv/bin
 TESTS ?= tests
 PIP := $(BIN)/python -m pip --quiet --no-input --disable-pip-version-check
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: .venv/.dev ## install everything for development into .venv
 	@echo "ready: source $(BIN)/activate, then tidegate --help"
@@ -33,6 +33,12 @@ bench-start: .venv/.run ## measure how fast the command and the gateway start
 
 bench-oracles: .venv/.dev ## hold the simulator to theory and published systems in the long form (30 s)
 	@$(BIN)/pytest -m long tests/simulation
+
+bench-scheduler: .venv/.dev ## hold the scheduler to its targets, simulated and live (7 min on an idle machine)
+	@$(BIN)/python tools/bench-scheduler
+
+docs-scheduling: .venv/.dev ## simulate every policy on every curve and profile, for docs/scheduling.md (5 min)
+	@$(BIN)/python tools/bench-scheduler --table docs/scheduling.md
 
 parts: ## fetch the real servers that some tests use into .parts
 	@$(PYTHON) tools/parts fetch

@@ -20,7 +20,7 @@ STOP_LIMIT_S: Final = 30
 ASK_LIMIT_S: Final = 10
 _LAST_LINE: Final = "Ctrl-C"
 """How the announcement ends; before it, callers are not answered."""
-_SAMPLE: Final = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$", re.MULTILINE)
+_SAMPLE: Final = re.compile(r"^(\w+)(\{.*\})? (\S+)$", re.MULTILINE)
 
 
 class GatewayStartError(RuntimeError):
@@ -37,19 +37,30 @@ class Gateway:
     """On the monotonic clock, which all processes of a machine share."""
     ready_at_ns: int
 
-    def metrics(self) -> Mapping[str, float]:
-        """Scrape: by name, summed over all labels, and again by ``name{labels}`` as exposed.
+    def metrics(self) -> "Metrics":
+        """Scrape.
 
         Raises:
             OSError: It does not answer.
         """
-        text = fetch(self.admin_port, "/metrics")
-        found: dict[str, float] = {}
-        for name, labels, value in _SAMPLE.findall(text):
-            found[name] = found.get(name, 0.0) + float(value)
-            if labels:
-                found[f"{name}{{{labels}}}"] = float(value)
-        return found
+        found = _SAMPLE.findall(fetch(self.admin_port, "/metrics"))
+        return Metrics({f"{name}{labels}": float(value) for name, labels, value in found})
+
+
+class Metrics:
+    """One scrape."""
+
+    def __init__(self, samples: Mapping[str, float]) -> None:
+        self._samples = samples
+        """By name and labels, as exposed."""
+
+    def sum(self, name: str, *labels: str) -> float:
+        """Sum the samples of a metric that have all of these labels, written ``name="value"``."""
+        return sum(
+            value
+            for sample, value in self._samples.items()
+            if sample.partition("{")[0] == name and all(label in sample for label in labels)
+        )
 
 
 def fetch(port: int, path: str) -> str:

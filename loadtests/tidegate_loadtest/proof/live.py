@@ -11,7 +11,14 @@ from tidegate_loadtest.arrivals.port import Instants
 from tidegate_loadtest.proof.gateway import HOST, Gateway
 from tidegate_loadtest.proof.setting import LOADS, Setting
 from tidegate_loadtest.proof.simulated import Simulated
-from tidegate_loadtest.proof.targets import Line, agreement, goodput_lines, share
+from tidegate_loadtest.proof.targets import (
+    Line,
+    Promises,
+    agreement,
+    goodput_lines,
+    promise_lines,
+    share,
+)
 from tidegate_loadtest.replay.result import ReplayResult, percentile_ms
 from tidegate_loadtest.replay.sending import replay
 from tidegate_loadtest.replay.traffic import Log, Traffic
@@ -30,6 +37,7 @@ class Live:
     mean_batch_rows: float
     busy: float
     """Time in model calls, of the run's."""
+    promises: Promises
 
 
 def send(gateway: Gateway, setting: Setting, traffic: Traffic) -> Live:
@@ -42,16 +50,25 @@ def send(gateway: Gateway, setting: Setting, traffic: Traffic) -> Live:
     log = replay(traffic, host=HOST, port=gateway.port)
     after = gateway.metrics()
 
-    def grown(name: str) -> float:
-        return after.get(name, 0.0) - before.get(name, 0.0)
+    def grown(name: str, *labels: str) -> float:
+        return after.sum(name, *labels) - before.sum(name, *labels)
 
+    calls, foretold = grown("tidegate_batch_rows_count"), grown("tidegate_forecast_ratio_count")
+    kept = grown("tidegate_forecast_ratio_bucket", 'le="1.0"')
     ended_s = ns_to_seconds(int(max(np.max(log.ended_ns, initial=1), log.at_ns[-1])))
+    result = ReplayResult.of(log, objective_ns=setting.objective_ns)
     return Live(
-        result=ReplayResult.of(log, objective_ns=setting.objective_ns),
+        result=result,
         log=log,
-        mean_batch_rows=grown("tidegate_batch_rows_sum")
-        / max(1.0, grown("tidegate_batch_rows_count")),
+        mean_batch_rows=grown("tidegate_batch_rows_sum") / max(1.0, calls),
         busy=grown("tidegate_execution_seconds_sum") / ended_s,
+        promises=Promises(
+            covered=kept / foretold if foretold else None,
+            missed=result.missed_ratio,
+            refused=sum(result.rejected.values()) / result.sent,
+            probes=int(grown("tidegate_probes_total")),
+            probes_in_time=int(grown("tidegate_probes_total", 'would_have_met="true"')),
+        ),
     )
 
 
@@ -74,12 +91,7 @@ def load_lines(setting: Setting, runs: Mapping[float, Live]) -> Sequence[Line]:
     rates_rps = {load: run.result.goodput_rps for load, run in runs.items()}
     lines: list[Line] = []
     for load, run in runs.items():
-        what, missed, note = (
-            f"accepted but missed at {load:g}x",
-            run.result.missed_ratio,
-            _client(run),
-        )
-        lines.append(share(setting.name, what, missed, high=0.01, note=note))
+        lines += promise_lines(setting.name, load, run.promises, note=_client(run))
         if load > 1:
             lines += goodput_lines(setting.name, load, rates_rps)
             lines += _overload_lines(setting, load, run)

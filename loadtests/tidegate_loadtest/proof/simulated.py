@@ -10,7 +10,7 @@ from tidegate.clock.system import SystemClock
 from tidegate.units import NS_PER_SECOND, Nanoseconds, ns_to_seconds
 from tidegate_loadtest.arrivals.port import Instants
 from tidegate_loadtest.proof.setting import LOADS, SLOW_FROM_S, SLOW_UNTIL_S, Setting, build_batcher
-from tidegate_loadtest.proof.targets import Line, goodput_lines, share
+from tidegate_loadtest.proof.targets import Line, Promises, goodput_lines, promise_lines, share
 from tidegate_loadtest.simulate.executors import PaddedExecution
 from tidegate_loadtest.simulate.recording import Recording
 from tidegate_loadtest.simulate.result import SimulationResult
@@ -99,12 +99,7 @@ def load_lines(runs: Mapping[float, Simulated]) -> Sequence[Line]:
     rates_rps = {load: run.result.goodput_rps for load, run in runs.items()}
     for load, run in runs.items():
         result, at = run.result, f"at {load:g}x"
-        what, note = f"refused, though in time by the probe {at}", f"{result.probes} probes"
-        lines += [
-            share(WHERE, f"calls within their L {at}", run.covered, low=0.985, high=0.995),
-            share(WHERE, f"accepted but missed {at}", result.missed_ratio, high=0.01),
-            share(WHERE, what, _regret(result), high=0.02, note=note),
-        ]
+        lines += promise_lines(WHERE, load, _promises(run))
         if load > 1:
             idle, rows = result.idle_while_rows_wait, f"{result.mean_batch_rows:.1f} rows"
             lines += goodput_lines(WHERE, load, rates_rps)
@@ -117,13 +112,15 @@ def load_lines(runs: Mapping[float, Simulated]) -> Sequence[Line]:
     return lines
 
 
-def _regret(result: SimulationResult) -> float | None:
-    """Share of arrivals that were refused in error, if probes are like the others refused."""
-    if not result.rejected:
-        return 0.0
-    if not result.probes:
-        return None
-    return result.probes_in_time / result.probes * result.rejected / result.arrived
+def _promises(run: Simulated) -> Promises:
+    result = run.result
+    return Promises(
+        covered=run.covered,
+        missed=result.missed_ratio,
+        refused=result.rejected / result.arrived,
+        probes=result.probes,
+        probes_in_time=result.probes_in_time,
+    )
 
 
 def slowdown_lines(setting: Setting, load: float) -> Sequence[Line]:

@@ -136,7 +136,7 @@ def _throughput(setting: Setting, run: Live, again_s: float, note: str) -> Line:
 
 def _accounting(gateway: Gateway, setting: Setting, run: Live, what: str) -> Sequence[Line]:
     metrics = gateway.metrics()
-    apart = metrics["tidegate_arrivals_total"] - metrics["tidegate_requests_total"]
+    apart = metrics.sum("tidegate_arrivals_total") - metrics.sum("tidegate_requests_total")
     return [
         Line(where=setting.name, what="requests that hang", figure=float(run.result.open), high=0),
         Line(

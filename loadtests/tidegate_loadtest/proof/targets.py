@@ -69,6 +69,39 @@ def share(
     return Line(where=where, what=what, figure=figure, low=low, high=high, unit="%", note=note)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promises:
+    """How one run did by what was promised in it."""
+
+    covered: float | None
+    """Share of the calls that took no longer than was foretold when they began."""
+    missed: float
+    """Of what was accepted."""
+    refused: float
+    """Of what arrived."""
+    probes: int
+    """Refused requests that ran all the same."""
+    probes_in_time: int
+
+    @property
+    def regret(self) -> float | None:
+        """Share of arrivals refused in error, if probes are like the others that were refused."""
+        if not self.refused:
+            return 0.0
+        return self.refused * self.probes_in_time / self.probes if self.probes else None
+
+
+def promise_lines(where: str, load: float, kept: Promises, *, note: str = "") -> Sequence[Line]:
+    """Hold the promises of one run to their targets."""
+    at, probes = f"at {load:g}x", f"{kept.probes} probes"
+    wrongly = f"refused, though in time by the probe {at}"
+    return [
+        share(where, f"calls within their L {at}", kept.covered, low=0.985, high=0.995),
+        share(where, f"accepted but missed {at}", kept.missed, high=0.01, note=note),
+        share(where, wrongly, kept.regret, high=0.02, note=probes),
+    ]
+
+
 def goodput_lines(where: str, load: float, rates_rps: Mapping[float, float]) -> Sequence[Line]:
     """Compare the goodput at one load with the best at any load, and with the best at any lower.
 
