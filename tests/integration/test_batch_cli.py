@@ -61,7 +61,7 @@ def test_a_job_is_run_watched_and_verified(
     assert_each_row_once(place.output, ROWS)
 
     assert run(on(place, "status")) == 0
-    assert f"job {JOB} is published: {ROWS} rows in 4 part(s) with double@1" in answer_text(capsys)
+    assert f"job {JOB} is published: {ROWS} rows in 4 parts with double@1" in answer_text(capsys)
     assert run(on(place, "status", "--wait")) == 0
     assert run(on(place, "resume", "--wait")) == 0, "there is nothing left to do"
     capsys.readouterr()
@@ -111,13 +111,26 @@ def test_a_background_driver_that_cannot_start_is_noticed(
 def test_what_is_wrong_with_the_input_is_said_before_anything_starts(
     place: Place, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(submission(place, "--key", "idd")) == 1
+    assert run(submission(place, "--key", "idd", "--wait")) == 1
     message = capsys.readouterr().err
     assert "1 problem with the input, nothing was scored" in message
     assert "column 'idd'" in message
     assert "(code: input_invalid)" in message
+    assert "resume" not in message, "it would not help"
     assert run(on(place, "status")) == 1, "the job failed, and says so"
-    assert "column 'idd'" in answer_text(capsys)
+    message = answer_text(capsys)
+    assert "column 'idd'" in message
+    assert "resume" not in message
+
+
+def test_a_model_that_is_not_there_leaves_no_folder_behind(
+    place: Place, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    elsewhere = tmp_path / "no-store"
+    assert run(submission(place, "--store", str(elsewhere))) == 1
+    assert "(code: model_not_found)" in capsys.readouterr().err
+    assert not elsewhere.exists()
+    assert not Path(place.output).exists()
 
 
 @pytest.mark.field_fault("B-23")

@@ -99,7 +99,7 @@ def test_an_output_that_holds_data_is_refused_without_a_trace(place: Place, cach
     folder = Path(place.output)
     folder.mkdir()
     (folder / "precious.parquet").write_bytes(b"mine")
-    with pytest.raises(OutputTakenError, match=r"already holds 1 object\(s\): precious.parquet"):
+    with pytest.raises(OutputTakenError, match=r"already holds 1 object: precious.parquet"):
         run_job(place, cache)
     assert [path.name for path in folder.iterdir()] == ["precious.parquet"]
 
@@ -189,7 +189,7 @@ def test_whoever_comes_in_at_the_same_time_is_seen_and_the_prefix_is_let_go(
 ) -> None:
     parts = parts_with(Intruding(place))
     record = submit(place.submission(), store_url=place.store, parts=parts)
-    with pytest.raises(OutputTakenError, match=r"already holds 1 object\(s\): somebody/elses"):
+    with pytest.raises(OutputTakenError, match=r"already holds 1 object: somebody/elses"):
         drive(record, parts, cache)
     assert owner_of(place).job is None
     assert state_of(record) is State.FAILED

@@ -66,7 +66,7 @@ def test_every_problem_of_every_file_is_listed_at_once(place: Place) -> None:
 def test_missing_values_without_a_default_are_counted(place: Place) -> None:
     rows = table(range(3))
     write(place, "rows-01.parquet", rows.set_column(1, "a", pa.array([None, 2.0, None])))
-    assert "expected numbers, found 2 missing value(s), and the column has no default" in refusal(
+    assert "expected numbers, found 2 missing values, and the column has no default" in refusal(
         place
     )
 

@@ -26,6 +26,7 @@ from tidegate_batch.core.errors import JobConflictError, JobNotDrivenError, JobN
 from tidegate_batch.core.lease import LEASE_NS
 from tidegate_batch.core.names import MANIFEST_KEY, ChunkId, JobId, commit_key
 from tidegate_batch.core.records import Driver, dump
+from tidegate_batch.core.states import State
 from tidegate_batch.pipeline.identity import this_process
 from tidegate_batch.pipeline.publishing import read_manifest
 from tidegate_batch.pipeline.record import JobRecord
@@ -177,3 +178,15 @@ def test_watching_a_job_whose_driver_is_dead_says_so_instead_of_waiting_for_ever
     with pytest.raises(JobNotDrivenError, match=r"nobody drives it.*tidegate batch resume"):
         watch(record, parts=parts_with(clock=clock), display=SilentDisplay())
     assert clock.now_ns() == LEASE_NS
+
+
+def test_whoever_watches_a_job_that_is_publishing_is_told_so_and_no_number_again(
+    place: Place, cache: Path
+) -> None:
+    record = run_job(place, cache)
+    record.change_state(lambda now: msgspec.structs.replace(now, state=State.PUBLISHING))
+    display = SilentDisplay()
+    with pytest.raises(JobNotDrivenError):
+        watch(record, parts=parts_with(), display=display)
+    assert set(display.stages) == {"publishing"}
+    assert display.shown == []

@@ -29,15 +29,15 @@ def test_where_nobody_looks_at_a_terminal_there_are_plain_lines_now_and_then() -
     assert isinstance(display, LineDisplay)
     display.stage("starting local workers")
     display.stage("starting local workers")
-    for rows in (0, 0, 200, 400, 600, 800, 1000):
+    for rows in (0, 0, 200, 400, 600, 800, 1000, 1000, 1000, 1000):
         display.progress(after(rows), workers=2)
         clock.advance(2 * NS_PER_SECOND)
     display.close()
     assert stream.getvalue().splitlines() == [
         "starting local workers",
-        "0 of 1000 rows (0%), 0 rows/s, 2 worker(s)",
-        "400 of 1000 rows (40%), 100 rows/s, 2 worker(s)",
-        "1000 of 1000 rows (100%), 100 rows/s, 2 worker(s)",
+        "0 of 1000 rows (0%), 0 rows/s, 2 workers",
+        "400 of 1000 rows (40%), 100 rows/s, 2 workers",
+        "1000 of 1000 rows (100%), 100 rows/s, 2 workers",
     ]
 
 
@@ -60,5 +60,5 @@ def test_on_a_terminal_there_is_a_bar_with_rows_speed_and_workers() -> None:
     display.progress(after(500), workers=2)
     display.close()
     last = shown.getvalue().rpartition("scoring")[2]
-    for word in ("50%", "500/1000", "500 rows/s", "2 worker(s)"):
+    for word in ("50%", "500/1000", "500 rows/s", "2 workers"):
         assert word in last

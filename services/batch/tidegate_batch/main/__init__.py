@@ -166,6 +166,7 @@ def resume(job: str, **options: Unpack[_Common]) -> ExitCode:
 @_common_options
 def verify(job: str, **options: Unpack[_Common]) -> ExitCode:
     """Read all that JOB published again; exits 1 unless every row stands there exactly once."""
+    from tidegate_batch.core.wording import counted
     from tidegate_batch.pipeline.verifying import verify as verify_output
 
     session = _session(options)
@@ -173,7 +174,8 @@ def verify(job: str, **options: Unpack[_Common]) -> ExitCode:
     if options["wait"]:
         session.watch(record)
     verdict = verify_output(record, parts=session.parts)
-    sound = f"job {job} is sound: {verdict.rows} rows in {verdict.parts} part(s), each row once"
+    rows, parts = counted(verdict.rows, "row"), counted(verdict.parts, "part")
+    sound = f"job {job} is sound: {rows} in {parts}, each row once"
     emit(
         {
             "job": job,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, TextIO
 from tidegate.clock import Clock
 from tidegate.units import NS_PER_SECOND
 from tidegate_batch.core.chunks import QueueStatistics
+from tidegate_batch.core.wording import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -48,6 +49,7 @@ class LineDisplay:
         self._speed = _Speed(clock)
         self._stage = ""
         self._next_line_at_ns = 0
+        self._is_done = False
 
     def stage(self, text: str) -> None:
         """Write the stage, once."""
@@ -56,15 +58,16 @@ class LineDisplay:
             self._write(text)
 
     def progress(self, statistics: QueueStatistics, *, workers: int | None) -> None:
-        """Write rows, share and speed, every five seconds and at the end."""
+        """Write rows, share and speed, every five seconds and once at the end."""
         speed = self._speed.rows_per_s(statistics.rows_committed)
         is_done = statistics.committed == statistics.chunks
         now_ns = self._clock.now_ns()
-        if now_ns < self._next_line_at_ns and not is_done:
+        if self._is_done or (now_ns < self._next_line_at_ns and not is_done):
             return
+        self._is_done = is_done
         self._next_line_at_ns = now_ns + _LINE_EVERY_NS
         share = statistics.rows_committed / statistics.rows if statistics.rows else 1.0
-        by = f", {workers} worker(s)" if workers is not None else ""
+        by = f", {counted(workers, 'worker')}" if workers is not None else ""
         self._write(
             f"{statistics.rows_committed} of {statistics.rows} rows ({share:.0%}), "
             f"{speed:.0f} rows/s{by}"
@@ -96,7 +99,7 @@ class BarDisplay:
         """Move the bar."""
         bar, task = self._started()
         speed = self._speed.rows_per_s(statistics.rows_committed)
-        by = f"{workers} worker(s)" if workers else ""
+        by = counted(workers, "worker") if workers else ""
         bar.update(
             task,
             description="scoring",

@@ -15,10 +15,12 @@ from tidegate.errors import SettingError, TidegateError
 from tidegate.settings import load_settings
 from tidegate.units import NS_PER_MS, ns_to_seconds
 from tidegate_batch.core.errors import (
+    InputInvalidError,
     JobConflictError,
     JobDrivenError,
     JobNotDrivenError,
     JobPublishedError,
+    OutputTakenError,
 )
 from tidegate_batch.core.names import JobId, parse_job_id
 from tidegate_batch.core.states import ENDED
@@ -183,7 +185,7 @@ def run_or_explain(session: Session, record: JobRecord) -> Answer:
         return session.run(record)
     except (TidegateError, KeyboardInterrupt) as error:
         job = record.job
-        if not isinstance(error, JobConflictError):
+        if not isinstance(error, JobConflictError | InputInvalidError | OutputTakenError):
             click.echo(
                 f"job {job} stopped; what is committed is kept. Look at it with 'tidegate batch "
                 f"status {job}', go on with 'tidegate batch resume {job} --wait'.",

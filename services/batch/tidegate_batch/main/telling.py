@@ -1,7 +1,14 @@
 """A job in words, with what to type next."""
 
+from typing import Final
+
+from tidegate_batch.core.errors import InputInvalidError, OutputTakenError
 from tidegate_batch.core.states import State
+from tidegate_batch.core.wording import counted
 from tidegate_batch.main.session import Answer
+
+REFUSED: Final = frozenset({InputInvalidError.code, OutputTakenError.code})
+"""Codes of jobs that never began, and that no resume would help as they were asked for."""
 
 
 def describe(answer: Answer) -> str:
@@ -13,7 +20,7 @@ def describe(answer: Answer) -> str:
         facts = answer.as_json()
         lines.append(
             f"  took    {facts['seconds']} s for {facts['rows_scored']} rows, "
-            f"{facts['rows_per_second']:.0f} rows/s"
+            f"{facts['rows_per_second']:.0f} rows/s with start-up"
         )
     if status.driver:
         gone = ", which has ended" if status.driver_is == "gone" else ""
@@ -30,7 +37,7 @@ def _rows(answer: Answer) -> str:
     if status.rows is None or status.chunks is None:
         return "no rows counted yet"
     if status.state == State.PUBLISHED:
-        return f"{status.rows} rows in {status.chunks} part(s)"
+        return f"{counted(status.rows, 'row')} in {counted(status.chunks, 'part')}"
     return (
         f"{status.rows_committed} of {status.rows} rows, {status.chunks_committed} of "
         f"{status.chunks} chunks"
@@ -41,6 +48,7 @@ def _next_step(answer: Answer) -> list[str]:
     job = answer.status.job
     if answer.log:
         return [f"Watch it with: tidegate batch status {job} --wait"]
-    if answer.is_left_alone:
+    failure = answer.status.failure
+    if answer.is_left_alone and not (failure and failure.code in REFUSED):
         return [f"Go on with: tidegate batch resume {job} --wait"]
     return []

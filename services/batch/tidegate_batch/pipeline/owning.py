@@ -22,6 +22,7 @@ from tidegate_batch.core.errors import (
 from tidegate_batch.core.names import OWNER_KEY, JobId, belongs_to, parse_job_id
 from tidegate_batch.core.records import JobSpec, JobState, Owner
 from tidegate_batch.core.states import STOPPED, Event, State
+from tidegate_batch.core.wording import counted
 from tidegate_batch.pipeline.record import JobRecord
 from tidegate_batch.pipeline.swapping import create, read_record, swap
 from tidegate_batch.ports import Stores
@@ -130,7 +131,7 @@ class OutputClaim:
         strange = [key for key in self._output.keys("") if not self._may_be_there(key)]
         if strange:
             shown = ", ".join(strange[:3]) + (", …" if strange[3:] else "")
-            raise self._taken(f"it already holds {len(strange)} object(s): {shown}")
+            raise self._taken(f"it already holds {counted(len(strange), 'object')}: {shown}")
 
     def _may_be_there(self, key: str) -> bool:
         return key == OWNER_KEY or belongs_to(key, self._job) or bool(PROBE_KEY.fullmatch(key))

@@ -43,11 +43,11 @@ def submit(submission: Submission, *, store_url: str, parts: Parts) -> JobRecord
     request = _request_of(submission)
     token = submission.client_token
     job = job_id_of_token(token) if token is not None else JobId(parts.new_id()[:16])
-    check_conditional_writes(store)
-    check_conditional_writes(parts.stores(request.output))
-    artifacts = ArtifactStore(store)
+    artifacts = ArtifactStore(store)  # looked at first: the checks leave a folder where none was
     version = artifacts.resolve(submission.model)
     pinned = PinnedModel.of(artifacts.published(submission.model.name, version).tag)
+    check_conditional_writes(store)
+    check_conditional_writes(parts.stores(request.output))
     record = JobRecord(store, job)
     standing = record.put_spec(
         JobSpec(job=job, client_token=token, created_at=parts.now(), request=request, model=pinned)

@@ -12,6 +12,7 @@ from tidegate.artifacts.manifest import Manifest
 from tidegate.errors import JobError
 from tidegate_batch.core.errors import InputInvalidError, Problem
 from tidegate_batch.core.records import JobRequest
+from tidegate_batch.core.wording import counted
 from tidegate_batch.pipeline.expecting import ExpectedColumn, expected_columns
 from tidegate_batch.pipeline.output import PROVENANCE, output_schema, prediction_types
 from tidegate_batch.ports import FoundInput, InputShape, RowSource
@@ -112,7 +113,7 @@ def _unlike(name: str, expected: ExpectedColumn, shape: InputShape) -> str | Non
         return str(kind)
     missing = shape.nulls.get(name, 0)
     if missing and not expected.may_be_missing:
-        return f"{missing} missing value(s), and the column has no default"
+        return f"{counted(missing, 'missing value')}, and the column has no default"
     return None
 
 

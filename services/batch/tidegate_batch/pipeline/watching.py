@@ -104,7 +104,7 @@ def watch(record: JobRecord, *, parts: Parts, display: Display) -> JobStatus:
 
 
 def _show(status: JobStatus, display: Display) -> None:
-    if status.rows is None or status.chunks is None:
+    if status.rows is None or status.chunks is None or status.state == State.PUBLISHING:
         display.stage(status.state)
         return
     totals = QueueStatistics(
