@@ -341,3 +341,17 @@ async def test_one_stall_of_the_process_does_not_shut_everybody_out(echo: Model)
         edge.catalogue.versions[0].driver.on_reply(ms_to_ns(500))
         for _ in range(3):
             assert (await timed(edge, infer(ROW)))[0] == 200
+
+
+@pytest.mark.field_fault("S-16")
+async def test_a_larger_budget_measures_more_before_the_first_caller(echo: Model) -> None:
+    async def runs(budget_ms: float) -> int:
+        backend = FakeBackend(took_s=took_s)
+        promised = edges.promise(slo_ms=100, budget_ms=budget_ms)
+        edge = edges.serve([echo], clock=LoopClock(), backend=lambda _: backend, promised=promised)
+        driver = edge.catalogue.versions[0].driver
+        await driver.warm_up()
+        await driver.aclose()
+        return len(backend.begun)
+
+    assert await runs(100) < await runs(2_000)

@@ -24,6 +24,8 @@ class Executing:
     """Of the kind, for labels."""
     sizes: Sequence[int] = POWERS_OF_TWO
     """Allowed ones, rising."""
+    is_padded: bool = False
+    """Whether smaller batches take the time of the next allowed size."""
 
     @property
     def least_rows(self) -> int:
@@ -56,8 +58,13 @@ def _open(plan: Plan, model: Model, clock: Clock) -> Executing:
 
     backend = build_emulated(profile, model.signature, clock=clock)
     # Beyond the largest size of a profile nothing is known, so that no batch may be larger.
-    sizes = backend.profile.allowed_sizes or POWERS_OF_TWO
-    return Executing(backend=backend, name="emulated", sizes=sizes)
+    sizes = backend.profile.allowed_sizes
+    return Executing(
+        backend=backend,
+        name="emulated",
+        sizes=sizes or POWERS_OF_TWO,
+        is_padded=sizes is not None,
+    )
 
 
 def _check_memory(plan: Plan, model: Model, least_rows: int) -> None:

@@ -71,6 +71,7 @@ def _served(
         best_effort=section.best_effort,
         max_deadline_ns=ms_to_ns(plan.serve.max_deadline_ms),
         sizes=executing.sizes,
+        is_padded=executing.is_padded,
         warm_up_budget_ns=ms_to_ns(plan.serve.warm_up_budget_ms),
     )
     return ServedVersion(
