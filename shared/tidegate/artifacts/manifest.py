@@ -95,7 +95,11 @@ class BatchInvariance(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     tolerance: float
     """Largest allowed absolute difference of any output value; 0 and above."""
     measured: float | None
-    """Largest difference seen when publishing; ``None`` where it could not be tested."""
+    """Largest difference seen when publishing; ``None`` where there is none to measure.
+
+    That is a model of one row a call, or answers such as labels that differed: then the manifest
+    has a warning.
+    """
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
