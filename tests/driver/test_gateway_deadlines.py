@@ -182,7 +182,7 @@ async def test_a_wish_that_cannot_be_meant_is_refused_and_nothing_runs(
 async def test_a_deadline_that_no_idle_server_could_keep_is_422_and_says_its_unit(
     echo: Model,
 ) -> None:
-    async with serving(echo) as (edge, _):
+    async with serving(echo) as (edge, backend):
         reply = await edge.endpoint.answer(infer(ROW, timeout=50))
         assert (reply.status, code(reply)) == (422, "deadline_too_short")
         assert (
@@ -191,8 +191,13 @@ async def test_a_deadline_that_no_idle_server_could_keep_is_422_and_says_its_uni
         )
         assert details(reply) == {"asked_ms": 0.05, "needed_ms": 10.0}
         assert "retry-after" not in dict(reply.headers)
+        await asyncio.sleep(0.1)
+        assert backend.rows == []
         assert await timed(edge, infer(ROW, header="9")) == (422, "deadline_too_short", 0)
-        await asyncio.sleep(0.1)  # the refused ones ran as probes, for nobody
+        await asyncio.sleep(0.1)
+        assert backend.rows == [
+            1
+        ]  # a probe: had it become quicker, this is how it would be learned
         assert await timed(edge, infer(ROW, header="11")) == (200, "", 10)
         assert {key.reason for key in edge.metrics.ended} == {"", "deadline_too_short"}
 

@@ -118,6 +118,8 @@ class Predictor:
         if asked.id:
             call.request_id = self._ids.choose(call.given_id, asked.id)
         wishes = wishes_of(asked.parameters, of_header)
+        if wishes.deadline is not None:
+            served.check_possible(wishes.deadline, certainly=True)
         submitted_at_ns = self._clock.now_ns()
         served.poison.check(asked.inputs, submitted_at_ns)
         ticket = served.driver.submit(
