@@ -314,3 +314,15 @@ def test_a_driver_in_the_background_reads_the_same_settings(
     run(submission(place, "--engine", "local", "--config", "mine.toml"))  # may have ended by now
     assert run(on(place, "status", "--wait")) == 1
     assert "no chunk was committed for 0.001 s" in (tmp_path / f"cache/jobs/{JOB}.log").read_text()
+
+
+def test_files_of_a_folder_that_are_not_read_are_told(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("more.PARQUET", "readme.txt", "_side.txt"):
+        Path(place.input, name).write_bytes(b"")
+    assert run(submission(place, "--engine", "local", "--workers", "1", "--wait")) == 0
+    told = capsys.readouterr().err
+    assert "files_not_read" in told
+    assert '"files": 2' in told
+    assert "more.PARQUET" in told

@@ -3,7 +3,8 @@
 One rule for disk and S3: a folder, or a prefix that ends in ``/``, means every file of the right
 kind below it; in a glob ``*``, ``?`` and ``[…]`` stay within a segment and ``**`` spans any number
 of them. Names that begin with ``.`` or ``_`` are meant only where the pattern says so itself, as
-in Spark and pyarrow: they are side files, not rows.
+in Spark and pyarrow: they are side files, not rows. Any other file below a folder that does not
+have the ending is left out, and a line of the log says so.
 """
 
 import os
@@ -14,8 +15,10 @@ from typing import Final
 
 from tidegate.objects.opening import split_url
 from tidegate.objects.port import ObjectHead, ObjectStore
+from tidegate.observability import get_logger
 from tidegate_batch.ports import FoundInput, Stores
 
+_log = get_logger(__name__)
 _WILD: Final = frozenset("*?[")
 _CONCURRENT_HEADS: Final = 16
 """Asking for 10,000 objects one by one would take minutes where a reply takes 20 ms."""
@@ -37,7 +40,7 @@ def find_files(pattern: str, *, suffix: str, stores: Stores) -> list[FoundInput]
     url, key = split_url(f"{pattern}/" if is_folder else pattern)
     store = stores(url)
     if key == "" or key.endswith("/"):
-        keys = _below(store, key, ["**", f"*{suffix}"])
+        keys = _of_kind(suffix, _below(store, key, ["**", "*"]), pattern=pattern)
     elif _is_wild(key) and not store.head(key):
         folder = _plain_folder(key)
         keys = _below(store, folder, key.removeprefix(folder).split("/"))
@@ -49,6 +52,14 @@ def find_files(pattern: str, *, suffix: str, stores: Stores) -> list[FoundInput]
 def _below(store: ObjectStore, folder: str, pattern: Sequence[str]) -> list[str]:
     keys = store.keys(folder)
     return [key for key in keys if _matches(key.removeprefix(folder).split("/"), pattern)]
+
+
+def _of_kind(suffix: str, keys: Sequence[str], *, pattern: str) -> list[str]:
+    """Choose by the ending, and name what is left out: it may be rows under another ending."""
+    others = [key for key in keys if not key.endswith(suffix)]
+    if others:
+        _log.warning("files_not_read", input=pattern, files=len(others), first=others[0])
+    return [key for key in keys if key.endswith(suffix)]
 
 
 def _plain_folder(key: str) -> str:
