@@ -23,7 +23,7 @@ from tidegate_loadtest.proof.targets import Line
 
 Part = Literal["simulated", "emulated", "slow", "wide"]
 PARTS: Final[tuple[Part, ...]] = ("simulated", "emulated", "slow", "wide")
-WIDE_SLO_MS: Final = 25.0
+WIDE_SLO_MS: Final = 50.0
 WIDE_ROWS: Final = 8
 """Of each request to the wide model: it carries more single rows than a client here can send."""
 
@@ -67,6 +67,8 @@ class Bench:
         Raises:
             GatewayStartError: A gateway did not start.
         """
+        load, cores = os.getloadavg()[0], os.cpu_count()
+        self._say(f"{cores} cores; load average before the start {load:.1f}: others' work counts")
         resnet = published_resnet50()
         self._introduce(resnet)
         if "simulated" in parts:

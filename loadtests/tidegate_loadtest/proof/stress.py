@@ -121,9 +121,9 @@ def _throughput(setting: Setting, run: Live, again_s: float, note: str) -> Line:
         for at_s in (1.0, again_s + 1)
     )
     # Of what was sent, where all of it can be answered: Poisson arrivals are not alike either.
-    shares = [each.in_objective / each.sent for each in (before, after)]
     saturated = before.sent > 1.2 * before.in_objective
-    ratio = after.in_objective / before.in_objective if saturated else shares[1] / shares[0]
+    sent = 1.0 if saturated else after.sent / max(1, before.sent)
+    ratio = after.in_objective / before.in_objective / sent if before.in_objective else None
     return Line(
         where=setting.name,
         what=f"throughput after, of before ({note})",

@@ -115,14 +115,14 @@ def goodput_lines(where: str, load: float, rates_rps: Mapping[float, float]) -> 
         share(
             where,
             f"goodput of the peak {at}",
-            rate_rps / peak_rps,
+            rate_rps / peak_rps if peak_rps else None,
             low=0.95,
             note=f"{rate_rps:.0f}/s of {peak_rps:.0f}/s",
         ),
         share(
             where,
             f"goodput of the best at a lower load {at}",
-            rate_rps / lower_rps,
+            rate_rps / lower_rps if lower_rps else None,
             low=0.95,
             note=f"{rate_rps:.0f}/s of {lower_rps:.0f}/s",
         ),
