@@ -11,7 +11,7 @@ from tidegate.clock.system import SystemClock
 from tidegate.units import ms_to_ns
 from tidegate_loadtest.replay.pool import Pool
 from tidegate_loadtest.replay.result import ReplayResult
-from tidegate_loadtest.replay.sending import Sender
+from tidegate_loadtest.replay.sending import CONNECTIONS, Sender
 from tidegate_loadtest.replay.traffic import LEFT, LOST, NEVER, OPEN, Log, Traffic
 
 REQUEST = b"POST / HTTP/1.1\r\nhost: test\r\ncontent-length: 2\r\n\r\n{}"
@@ -75,10 +75,17 @@ def every_ms(requests: int, **other: object) -> Traffic:
 
 async def test_a_server_that_stalls_is_charged_for_everybody_whom_it_kept_waiting() -> None:
     """A closed loop would send a few requests during the stall, and report a fine p50."""
+    reached: list[int] = []
+
+    def end_the_stall() -> None:
+        reached.append(server.requests)
+        server.gate.set()
+
     async with serving(lambda _: OK) as (server, port):
         server.gate.clear()
-        asyncio.get_running_loop().call_later(0.3, server.gate.set)
+        asyncio.get_running_loop().call_later(0.3, end_the_stall)
         log = await sent(every_ms(300), port)
+    assert reached[0] > 2 * CONNECTIONS  # nobody waited for a reply before he was sent
     took_ns = log.ended_ns - log.at_ns
     assert (log.status == 200).all()
     assert took_ns[0] >= ms_to_ns(295)
