@@ -3,6 +3,7 @@
 from array import array
 from itertools import repeat
 
+from tidegate.units import Nanoseconds
 from tidegate_realtime.core.commands import Batch, Fail, Reject
 from tidegate_realtime.core.request import Request, State
 
@@ -61,16 +62,11 @@ class Recording:
     def answer(self, batch: Batch, now_ns: int) -> None:
         """Note whom a batch completed; whoever ended otherwise before is in another column."""
         done = [piece.request for piece in batch.pieces if piece.request.state is ANSWERED]
-        if self.probes and any(request.is_probe for request in done):
-            done = self._without_probes(done, now_ns)
+        if self.probes:
+            self.probes_in_time += sum(now_ns <= at_ns for at_ns in _ended_probes(batch))
         self.answered_at_ns.extend([request.arrived_at_ns for request in done])
         self.answered_deadline_ns.extend([request.deadline_at_ns for request in done])
         self.answered_ended_ns.extend(repeat(now_ns, len(done)))
-
-    def _without_probes(self, done: list[Request], now_ns: int) -> list[Request]:
-        probes = [request for request in done if request.is_probe]
-        self.probes_in_time += sum(now_ns <= probe.deadline_at_ns for probe in probes)
-        return [request for request in done if not request.is_probe]
 
     def start(self, batch: Batch, took_ns: int, now_ns: int) -> None:
         """Note a model call."""
@@ -110,3 +106,12 @@ class Recording:
                 f"{len(self.answered_at_ns)}, rejected {len(self.rejected_at_ns)}, expired "
                 f"{len(self.expired_at_ns)}, cancelled {self.cancelled}, failed {self.failed}."
             )
+
+
+def _ended_probes(batch: Batch) -> list[Nanoseconds]:
+    """List the deadlines of the probes that a batch completes.
+
+    Nobody is answered by them, so their state is not ``ANSWERED``.
+    """
+    requests = [piece.request for piece in batch.pieces]
+    return [r.deadline_at_ns for r in requests if r.is_probe and not r.unanswered_rows]
