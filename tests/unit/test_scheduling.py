@@ -191,6 +191,18 @@ def test_a_small_batch_is_company_enough_where_the_load_is_low() -> None:
     assert (batch.rows, batch.pieces[0].request) == (2, urgent)  # 7 + 3 ms
 
 
+def test_who_is_refused_needs_no_company_but_makes_promises_more_careful() -> None:
+    core = build()
+    occupy(core)
+    calm = core.pace.caution
+    for _ in range(200):
+        assert refusal(core.on_arrival(request(1), NOW)).probe is None
+    core.on_arrival(request(now=at_ms(10)), at_ms(10))
+    assert core.pace.rows_per_second > 1_000
+    assert core.pace.need_rows == 1
+    assert core.pace.caution > calm > 1
+
+
 def test_what_may_not_be_shed_waits_behind_the_others_once_it_is_late() -> None:
     core = build()
     running = occupy(core)
@@ -212,7 +224,10 @@ def test_with_several_executors_rows_wait_for_company_and_a_timer_ends_the_wait(
     now = NOW
     for _ in range(400):  # a load that needs batches
         now = Nanoseconds(now + 500_000)
-        core.on_arrival(request(40, now=now), now)
+        commands = core.on_arrival(request(40, now=now), now)
+        while starts := [c.batch for c in commands if isinstance(c, StartBatch)]:
+            took_ns = (1 + starts[0].rows) * NS_PER_MS
+            commands = core.on_batch_end(starts[0], now, took_ns=took_ns)
     assert core.pace.need_rows > 1
     reasons = core.statistics().batches_by_reason
     assert set(reasons) <= {"need_met", "waited", "full", "fits"}

@@ -3,10 +3,11 @@
 A request is admitted if its own answer is foretold before its deadline and nobody behind it is
 pushed past theirs. Its own answer comes, with the objective's probability, at
 
-    C(b) = start + c_m·Σ m_i + z·c_m·√(Σ s_i² + s_running²) + L(b) + o
+    C(b) = start + Σ m_i + m(b) + f·√(z²·(Σ s_i² + s_running²) + (L(b) - m(b))²) + o
 
 with the batches ahead as ``plan`` forms them, and b the largest allowed size for which C(b) still
-fits: so much may its batch grow after the promise was made. At least b must be what the load needs.
+fits: so much may its batch grow after the promise was made; f is ``Pace.caution``, and m and s are
+scaled by c_m. At least b must be what the load needs.
 What is admitted is queued in the same call, which is its reservation: the next request finds it
 ahead of itself.
 
@@ -105,14 +106,15 @@ class Admission:
             self._lanes.push(request)
             return None
         if plan.has_room(rows, deadline_ns):
-            place, base_ns = plan.rows + rows, plan.base_ns()
+            place, start = plan.rows + rows, plan.start
         else:
-            place, base_ns = rows, plan.next_base_ns()
+            place, start = rows, plan.next_start
         need_rows = 0 if self._is_idle and not plan.rows else self._pace.need_rows
         strict_ns = deadline_ns - self._sojourn.strictness_ns
-        promised = plan.promise_rows(place, need_rows, base_ns, strict_ns)
+        promised = plan.promise_rows(place, need_rows, start, strict_ns)
         if not promised:
-            return self._unreachable(request, max(place, need_rows), base_ns)
+            rows = min(max(place, need_rows), self._pace.cap_rows)
+            return self._unreachable(request, plan.ends_by_ns(rows, start))
         request.reserved_rows = promised
         plan.add(rows, deadline_ns)
         self._lanes.push(request)
@@ -140,25 +142,24 @@ class Admission:
         need_rows = 0 if self._is_idle and plan.batches == 1 else self._pace.need_rows
         moved: list[tuple[Request, int]] = []
         for head, place in steps:
-            base_ns = plan.base_ns()
+            start = plan.start
             if place:
                 strict_ns = request.deadline_at_ns - self._sojourn.strictness_ns
-                promised = plan.promise_rows(place, need_rows, base_ns, strict_ns)
+                promised = plan.promise_rows(place, need_rows, start, strict_ns)
                 moved = [(request, promised)]
-                own = max(place, need_rows), base_ns
+                own_rows = min(max(place, need_rows), self._pace.cap_rows)
+                answered_by_ns = plan.ends_by_ns(own_rows, start)
             else:
-                promised = plan.promise_rows(plan.rows, 0, base_ns, plan.deadline_ns)
+                promised = plan.promise_rows(plan.rows, 0, start, plan.deadline_ns)
                 moved.append((head, min(head.reserved_rows, promised)))
             if not promised or len(moved) > MOST_BEHIND:
-                return self._unreachable(request, *own)
+                return self._unreachable(request, answered_by_ns)
         for each, rows in moved:
             each.reserved_rows = rows
         return None
 
-    def _unreachable(self, request: Request, rows: int, base_ns: float) -> Refusal:
-        model, cap_rows = self._pace.model, self._pace.cap_rows
-        assert model is not None
-        answered_at_ns = int(base_ns) + model.tail_ns(min(rows, cap_rows))
+    def _unreachable(self, request: Request, answered_by_ns: float) -> Refusal:
+        answered_at_ns = int(answered_by_ns)
         late_ns = answered_at_ns - request.deadline_at_ns + self._sojourn.strictness_ns
         return Refusal(
             "deadline_unreachable",

@@ -221,6 +221,7 @@ class MicroBatcher:
 
     def _accept(self, request: Request, now_ns: Nanoseconds, commands: list[Command]) -> None:
         self._ledger.admit(request)
+        self.pace.on_accepted(request.rows)
         request.unanswered_rows = request.rows
         if request.deadline_at_ns <= now_ns and request.sheddable:
             self._expire(request, commands)
