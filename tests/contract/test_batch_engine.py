@@ -23,7 +23,6 @@ from tidegate_batch.core.records import Driver, dump
 from tidegate_batch.main.wiring import build_scorer
 from tidegate_batch.pipeline.driving import JobDriver
 from tidegate_batch.pipeline.engines.local import LocalEngine
-from tidegate_batch.pipeline.engines.ray_environment import choose_ray_environment
 from tidegate_batch.pipeline.engines.ray_folder import make_folder, remove_folder
 from tidegate_batch.pipeline.identity import this_process
 from tidegate_batch.pipeline.record import JobRecord
@@ -56,8 +55,7 @@ def record(tmp_path: Path) -> JobRecord:
 
 
 def ray_engine() -> Engine:
-    choose_ray_environment()
-    from tidegate_batch.pipeline.engines.ray import RayEngine  # noqa: PLC0415 - heavy, and needs the line above
+    from tidegate_batch.pipeline.engines.ray import RayEngine  # noqa: PLC0415 - heavy, for one engine of three
 
     return RayEngine(build_scorer, cores=2, workers=2)
 

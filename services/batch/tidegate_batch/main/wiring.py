@@ -12,7 +12,6 @@ from tidegate.objects.opening import open_store
 from tidegate.objects.port import ObjectStore
 from tidegate_batch.pipeline.driving import Crew
 from tidegate_batch.pipeline.engines.local import LocalEngine
-from tidegate_batch.pipeline.engines.ray_environment import choose_ray_environment
 from tidegate_batch.pipeline.loading import load_scorer
 from tidegate_batch.pipeline.parts import Parts
 from tidegate_batch.pipeline.scoring import Scorer
@@ -64,7 +63,6 @@ def _engine(settings: BatchSettings, *, cores: int, workers: int) -> Engine:
     if settings.engine == "local":
         # -P: no module of the current folder takes the place of one that is meant
         return LocalEngine([sys.executable, "-P", "-m", "tidegate_batch.main.worker"])
-    choose_ray_environment()
     from tidegate_batch.pipeline.engines.ray import RayEngine
 
     return RayEngine(build_scorer, cores=cores, workers=workers)

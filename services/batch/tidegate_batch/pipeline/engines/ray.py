@@ -2,7 +2,7 @@
 
 Ray only carries messages and says when an actor died. Which chunk goes where, what counts as a
 retry and when a job is over is decided by our own queue, so nothing depends on Ray's own
-recovery. ``ray_environment`` must have been chosen before this module is imported.
+recovery.
 """
 
 import logging
@@ -13,11 +13,10 @@ from contextlib import ExitStack, chdir, redirect_stdout
 from pathlib import Path
 from typing import Any, Final
 
-import ray
-
 from tidegate.errors import PartUnavailableError
 from tidegate.units import ns_to_seconds
 from tidegate_batch.core.chunks import WorkerId
+from tidegate_batch.pipeline.engines.ray_environment import choose_ray_environment
 from tidegate_batch.pipeline.engines.ray_folder import (
     last_words_of,
     make_folder,
@@ -32,6 +31,10 @@ from tidegate_batch.ports import (
     WorkerSaid,
     WorkerSetup,
 )
+
+choose_ray_environment()
+
+import ray  # noqa: E402 - some of its environment it reads when it is imported
 
 _OBJECT_STORE_BYTES: Final = 80 << 20
 """Close to the least that Ray accepts; our messages are a few hundred bytes and never go there."""
