@@ -50,6 +50,15 @@ def test_one_size_that_is_slower_than_its_neighbours_does_not_end_the_rise() -> 
     assert max(sweep.runs) >= 32
 
 
+def test_sizes_that_lie_close_together_end_the_rise_no_sooner_than_doublings_would() -> None:
+    profile = load_profile("titanx-vgg-s")  # 911 rows/s at 6, 862 at 7, 890 at 8, and 1,156 at 24
+    sizes = profile.allowed_sizes
+    assert sizes is not None
+    assert sizes[:8] == (1, 2, 3, 4, 5, 6, 7, 8)
+    sweep, _ = drive(SweepLimits(budget_ns=SECOND, sizes=sizes), profile.mean_ns)
+    assert max(sweep.runs) >= 24
+
+
 def test_it_ends_above_the_objective_which_no_cap_allows() -> None:
     limits = SweepLimits(budget_ns=60 * SECOND, objective_ns=20 * MS)
     sweep, _ = drive(limits, linear(1, 5))

@@ -20,9 +20,10 @@ POWERS_OF_TWO: Final = tuple(2**power for power in range(9))
 """1 to 256. Beyond, a call occupies an executor for longer than it saves."""
 LEAST_GAIN: Final = 0.03
 """Of throughput, by doubling the rows: no latency is spent for the last 3 %."""
-FLAT_STEPS: Final = 2
-"""Doublings without that gain, in a row, that end the rise. One is not enough: VGG16 as Nexus
-published it (bundled as ``titanx-vgg16``) loses 13 % at 2 rows and has won 88 % at 32."""
+FLAT_DOUBLINGS: Final = 2
+"""Doublings without that gain that end the rise; sizes may lie closer together. One is not enough:
+VGG16 as Nexus published it (bundled as ``titanx-vgg16``) loses 13 % at 2 rows and has won 88 % at
+32."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +54,8 @@ class Sweep:
         self._place: int | None = 0
         """Of the size that the rise is at, among the candidates; ``None`` once it has ended."""
         self._best_throughput = 0.0
-        self._flat_steps = 0
+        self._gained_rows = 0
+        """The last size of the rise that gained."""
 
     @property
     def runs(self) -> Mapping[int, tuple[int, ...]]:
@@ -96,13 +98,14 @@ class Sweep:
 
     def _rise(self, rows: int, typical_ns: float) -> None:
         throughput = rows / max(1, typical_ns)
-        gains = throughput >= self._best_throughput * (1 + LEAST_GAIN)
-        self._flat_steps = 0 if gains else self._flat_steps + 1
+        if throughput >= self._best_throughput * (1 + LEAST_GAIN):
+            self._gained_rows = rows
         self._best_throughput = max(self._best_throughput, throughput)
         limits = self._limits
         too_slow = limits.objective_ns is not None and typical_ns > limits.objective_ns
         is_last = rows == limits.sizes[-1]
-        if is_last or too_slow or self._flat_steps == FLAT_STEPS:
+        is_flat = rows >= self._gained_rows * 2**FLAT_DOUBLINGS
+        if is_last or too_slow or is_flat:
             self._place = None
         else:
             self._place = limits.sizes.index(rows) + 1
