@@ -15,7 +15,7 @@ from tidegate.errors import (
     RequestRejectedError,
     TidegateError,
 )
-from tidegate.inference.arrays import Array
+from tidegate.inference.arrays import Array, padded
 from tidegate.inference.model import Model
 from tidegate.objects.port import ObjectStore, Written
 from tidegate.tensors.datatypes import DATATYPES
@@ -63,15 +63,10 @@ def answer_rows(model: Model, columns: Mapping[str, Array], *, rows: int) -> dic
     inputs = model.tensors_from_columns(columns)
     if model.manifest.batch_axis == "fixed":
         missing = batch_rows_for(model) - rows
-        inputs = {name: _padded(values, missing) for name, values in inputs.items()}
+        inputs = padded(inputs, by_rows=missing)
     model.signature.check(inputs)
     outputs = model.run(inputs)
     return model.present({name: values[:rows] for name, values in outputs.items()})
-
-
-def _padded(values: Array, missing: int) -> Array:
-    """Repeat the last row: a made-up one might be something the model cannot read."""
-    return np.concatenate([values, np.repeat(values[-1:], missing, axis=0)])
 
 
 class Stopwatch:

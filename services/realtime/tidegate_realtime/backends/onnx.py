@@ -5,10 +5,8 @@ from collections.abc import Callable, Mapping
 from queue import SimpleQueue
 from typing import Final, NamedTuple, Protocol
 
-import numpy as np
-
 from tidegate.errors import BackendError
-from tidegate.inference.arrays import Array, Tensors
+from tidegate.inference.arrays import Array, Tensors, padded
 from tidegate.tensors.signature import VARIABLE, Signature
 from tidegate_realtime.runtime.ports import BatchResult
 
@@ -78,7 +76,7 @@ class OnnxBackend:
         try:
             if self.fixed_rows in {None, rows}:
                 return self._model.run(inputs)
-            outputs = self._model.run(_padded(inputs, by_rows=self.fixed_rows - rows))
+            outputs = self._model.run(padded(inputs, by_rows=self.fixed_rows - rows))
         except BackendError as error:
             return error
         except Exception as error:  # whatever it is, it ends this batch and not the thread
@@ -90,11 +88,3 @@ def fixed_rows(signature: Signature) -> int | None:
     """Return the number of rows that every call must have; ``None`` where any will do."""
     leading = {spec.shape[0] for spec in signature.inputs} - {VARIABLE}
     return min(leading, default=None)
-
-
-def _padded(inputs: Tensors, *, by_rows: int) -> Tensors:
-    """Repeat the last row: it is a row that the model is known to take."""
-    return {
-        name: np.concatenate([array, np.repeat(array[-1:], by_rows, axis=0)])
-        for name, array in inputs.items()
-    }
