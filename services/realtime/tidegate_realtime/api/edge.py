@@ -12,6 +12,7 @@ from tidegate_realtime.api.lookups import Lookups
 from tidegate_realtime.api.metrics import GatewayMetrics
 from tidegate_realtime.api.predicting import Predictor
 from tidegate_realtime.api.request_ids import RequestIds
+from tidegate_realtime.api.scoring import Scorer
 from tidegate_realtime.api.served import Catalogue, ServedVersion
 from tidegate_realtime.api.sweeper import Sweeper
 
@@ -24,6 +25,7 @@ class Edge:
     catalogue: Catalogue
     metrics: GatewayMetrics
     lookups: Lookups
+    scorer: Scorer
     endpoint: Endpoint
     sweeper: Sweeper
 
@@ -52,7 +54,7 @@ def build_edge(
     catalogue = Catalogue(versions, aliases=aliases)
     ids, bugs = RequestIds(id_prefix), BugLog(clock)
     lookups = Lookups(catalogue=catalogue, ids=ids, draw=draw)
-    predictor = Predictor(
+    scorer = Scorer(
         catalogue=catalogue,
         metrics=metrics,
         ids=ids,
@@ -65,6 +67,7 @@ def build_edge(
         catalogue=catalogue,
         metrics=metrics,
         lookups=lookups,
-        endpoint=Endpoint(predictor=predictor, lookups=lookups, ids=ids, bugs=bugs),
+        scorer=scorer,
+        endpoint=Endpoint(predictor=Predictor(scorer), lookups=lookups, ids=ids, bugs=bugs),
         sweeper=Sweeper(clock),
     )

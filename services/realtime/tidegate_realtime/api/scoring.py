@@ -1,0 +1,238 @@
+"""One prediction between any two transports: from a question to its one ending, counted once.
+
+HTTP and gRPC differ in how a question is read, how an answer is written and how it shows that the
+caller left. Everything between is here, so that deadlines, poison rows, metrics and bugs are the
+same whichever way somebody asks.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple, Protocol
+
+from tidegate.clock import Clock
+from tidegate.errors import TidegateError
+from tidegate.inference.arrays import Tensors
+from tidegate.units import Nanoseconds
+from tidegate_realtime.api.bug_log import BugLog
+from tidegate_realtime.api.endings import (
+    BUG,
+    CALLER_LEFT,
+    Draw,
+    Ending,
+    Unanswered,
+    ending_of_error,
+    ending_of_outcome,
+)
+from tidegate_realtime.api.forms import Asked
+from tidegate_realtime.api.metrics import UNKNOWN, EndedKey, GatewayMetrics, OutcomeLabel
+from tidegate_realtime.api.poison import PoisonInputError
+from tidegate_realtime.api.request_ids import RequestIds
+from tidegate_realtime.api.served import Catalogue, ServedVersion
+from tidegate_realtime.api.wishes import Deadline, Wishes, wishes_of
+from tidegate_realtime.runtime.outcomes import Answered, Failed, Rejected
+
+
+class Question(Protocol):
+    """One request for a prediction, as its transport has it.
+
+    The methods are called once each, in the order in which they stand here.
+    """
+
+    @property
+    def model(self) -> str:
+        """The name as it was asked for."""
+        ...
+
+    @property
+    def version(self) -> str | None:
+        """A number or an alias; ``None`` leaves the choice to the server."""
+        ...
+
+    @property
+    def given_id(self) -> str | None:
+        """``X-Request-Id`` as it came."""
+        ...
+
+    @property
+    def began_at_ns(self) -> Nanoseconds:
+        """When the headers had been read; a deadline that the caller names runs from here."""
+        ...
+
+    def deadline(self) -> Deadline | None:
+        """Return the shortest deadline named outside the body.
+
+        Raises:
+            BadOptionError: It cannot be meant.
+        """
+        ...
+
+    async def read(self) -> None:
+        """Wait for the last byte; the objective runs from then on.
+
+        Raises:
+            RequestRejectedError: It will not come, or there are too many before it.
+        """
+        ...
+
+    def decode(self, served: ServedVersion) -> Asked:
+        """Make tensors of what came.
+
+        Raises:
+            RequestRejectedError: It cannot be read, or does not fit the model.
+        """
+        ...
+
+    def on_departure(self, call: Callable[[], None]) -> None:
+        """Say what to do if the caller leaves, or has left already."""
+        ...
+
+    def encode(
+        self, served: ServedVersion, asked: Asked, outputs: Tensors, *, request_id: str
+    ) -> bytes:
+        """Write the answer.
+
+        Raises:
+            BackendError: It cannot be said in the form that was asked for.
+        """
+        ...
+
+
+class Scored(NamedTuple):
+    """What became of one question."""
+
+    ending: Ending
+    request_id: str
+    served: ServedVersion | None
+    """The version that was meant; there is one whenever the question was answered."""
+
+
+class _Call:
+    """What becomes known of one question on its way."""
+
+    __slots__ = ("arrived_at_ns", "request_id", "served")
+
+    def __init__(self, *, request_id: str, began_at_ns: Nanoseconds) -> None:
+        self.request_id = request_id
+        self.arrived_at_ns = began_at_ns
+        """When its last byte came, as soon as that is known."""
+        self.served: ServedVersion | None = None
+
+
+class Scorer:
+    """Takes questions to the drivers and brings their endings back."""
+
+    def __init__(
+        self,
+        *,
+        catalogue: Catalogue,
+        metrics: GatewayMetrics,
+        ids: RequestIds,
+        clock: Clock,
+        draw: Draw,
+        bugs: BugLog,
+    ) -> None:
+        """Put the parts together.
+
+        Args:
+            catalogue: What is served, and whether new work is taken.
+            metrics: Told of each request's arrival and of its one ending.
+            ids: Names requests.
+            clock: The one that the drivers read too.
+            draw: For the jitter of Retry-After.
+            bugs: Told of what nobody expected.
+        """
+        self._catalogue = catalogue
+        self._metrics = metrics
+        self._ids = ids
+        self._clock = clock
+        self._draw = draw
+        self._bugs = bugs
+
+    async def score(self, question: Question) -> Scored:
+        """Bring one question to its end; never raises what a caller did.
+
+        Cancelling it counts as the caller leaving: what waits in the queue is never executed.
+        """
+        call = _Call(
+            request_id=self._ids.choose(question.given_id), began_at_ns=question.began_at_ns
+        )
+        model = question.model if self._catalogue.numbers(question.model) else UNKNOWN
+        self._metrics.arrived(model)
+        ending = CALLER_LEFT
+        try:
+            ending = await self._end(question, call)
+        finally:  # a server that gives a request up cancels this task
+            self._count(model, call, ending)
+        return Scored(ending, call.request_id, call.served)
+
+    async def _end(self, question: Question, call: _Call) -> Ending:
+        try:
+            return await self._score(question, call)
+        except TidegateError as error:
+            return ending_of_error(error, self._draw)
+        except Exception as error:  # a bug of ours, which must not become the caller's stack trace
+            self._bugs.report(error, request_id=call.request_id)
+            return BUG
+
+    async def _score(self, question: Question, call: _Call) -> Ending:
+        call.served = served = self._catalogue.find(question.model, question.version)
+        self._catalogue.readiness.check()
+        named = question.deadline()
+        await question.read()
+        call.arrived_at_ns = arrived_at_ns = self._clock.now_ns()
+        asked = question.decode(served)
+        if asked.id:
+            call.request_id = self._ids.choose(question.given_id, asked.id)
+        wishes = wishes_of(asked.parameters, named)
+        if wishes.deadline is not None:
+            served.check_possible(wishes.deadline, certainly=True)
+        submitted_at_ns = self._clock.now_ns()
+        served.poison.check(asked.inputs, submitted_at_ns)
+        ticket = served.driver.submit(
+            asked.inputs,
+            rows=asked.rows,
+            deadline_at_ns=served.deadline_at_ns(
+                wishes.deadline,
+                began_at_ns=question.began_at_ns,
+                arrived_at_ns=arrived_at_ns,
+            ),
+            arrived_at_ns=arrived_at_ns,
+            priority=wishes.priority,
+        )
+        question.on_departure(partial(served.driver.cancel, ticket))
+        outcome = await ticket
+        if not isinstance(outcome, Answered):
+            self._check_caller(served, asked, wishes, outcome)
+            return ending_of_outcome(outcome, self._draw)
+        answer = question.encode(served, asked, outcome.outputs, request_id=call.request_id)
+        scheduled_ns = outcome.queued_ns + outcome.executed_ns - (submitted_at_ns - arrived_at_ns)
+        served.driver.on_reply(self._clock.now_ns() - arrived_at_ns - scheduled_ns)
+        return Ending(OutcomeLabel.ANSWERED, answer)
+
+    def _check_caller(
+        self, served: ServedVersion, asked: Asked, wishes: Wishes, outcome: Unanswered
+    ) -> None:
+        """Tell a caller whose request it is that is to blame.
+
+        Raises:
+            DeadlineTooShortError: It asked for an answer sooner than any could be.
+            PoisonInputError: One of its rows makes the model fail; it is remembered.
+        """
+        match outcome:
+            case Rejected(code="deadline_unreachable") if wishes.deadline is not None:
+                served.check_possible(wishes.deadline)
+            case Failed(poison_row=int(row)):
+                served.poison.remember(asked.inputs, row, self._clock.now_ns())
+                raise PoisonInputError.of_row(row)
+            case _:
+                pass
+
+    def _count(self, model: str, call: _Call, ending: Ending) -> None:
+        served = call.served
+        key = EndedKey(
+            model=model,
+            version=served.response_tag.model_version if served else UNKNOWN,
+            outcome=ending.outcome,
+            reason=ending.reason,
+        )
+        self._metrics.finished(key, took_ns=self._clock.now_ns() - call.arrived_at_ns)
