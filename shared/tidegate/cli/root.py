@@ -12,6 +12,7 @@ from tidegate.cli.output import examples
 GROUP: Final = "tidegate.commands"
 BUILT_IN: Final = {
     "config": "tidegate.cli.config:config",
+    "keys": "tidegate.cli.keys:keys",
     "model": "tidegate.cli.model:model",
 }
 """Commands of this package; those of the services are installed as entry points."""

@@ -79,6 +79,8 @@ class BaseSection(Section):
     """Where models and jobs are kept: a directory or ``s3://bucket/prefix``."""
     cache_dir: Path = Field(default_factory=default_cache_dir)
     """Where files fetched from the store are kept on this machine; safe to delete."""
+    keys_file: Path | None = None
+    """Keys that callers and operators must show; without it nobody is asked for one."""
     models: dict[Annotated[str, AfterValidator(parse_model_name)], ModelSection] = {}
     """One table per served model, by its name."""
 
