@@ -6,8 +6,10 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
 from tests.fixtures import onnx_models
 from tidegate.errors import ArtifactError, BackendError
@@ -96,3 +98,30 @@ def test_the_runtime_writes_and_reports_nothing_about_this_machine(tmp_path: Pat
         check=True,
     )
     assert [path.name for path in tmp_path.iterdir()] == ["m.onnx"]
+
+
+def test_a_bf16_tensor_keeps_its_bits_beside_others(tmp_path: Path) -> None:
+    bf16, fp32 = TensorProto.BFLOAT16, TensorProto.FLOAT
+    file = onnx_models.save(
+        tmp_path / "m.onnx",
+        [
+            helper.make_node("Identity", ["x"], ["same"]),
+            helper.make_node("Cast", ["x"], ["wide"], to=fp32),
+            helper.make_node("Identity", ["n"], ["number"]),
+        ],
+        [
+            helper.make_tensor_value_info("x", bf16, ["rows", 2]),
+            helper.make_tensor_value_info("n", TensorProto.INT64, ["rows"]),
+        ],
+        [
+            helper.make_tensor_value_info("same", bf16, ["rows", 2]),
+            helper.make_tensor_value_info("wide", fp32, ["rows", 2]),
+            helper.make_tensor_value_info("number", TensorProto.INT64, ["rows"]),
+        ],
+    )
+    x = np.array([[1.5, -2], [3.140625, np.inf]], ml_dtypes.bfloat16)
+    inputs = {"x": x, "n": np.array([1, 2])}
+    outputs = ModelRunner.load(file, threads=1).run(inputs)
+    assert outputs["same"].tobytes() == x.tobytes()
+    assert outputs["wide"].tolist() == [[1.5, -2], [3.140625, np.inf]]
+    assert outputs["number"].tolist() == [1, 2]

@@ -9,6 +9,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 
 from tidegate.errors import ArtifactError, BackendError
 from tidegate.inference.arrays import Array, Tensors
+from tidegate.inference.bfloat16 import has_bfloat16, run_with_values
 from tidegate.tensors.datatypes import FROM_ONNX
 from tidegate.tensors.signature import VARIABLE, Signature, TensorSpec
 
@@ -41,6 +42,7 @@ class ModelRunner:
         self._session = session
         self.signature = signature_of(session)
         self._output_names = [spec.name for spec in self.signature.outputs]
+        self._has_bfloat16 = has_bfloat16(self.signature)
 
     @classmethod
     def load(cls, file: Path, *, threads: int) -> Self:
@@ -83,7 +85,10 @@ class ModelRunner:
         """
         rows = next(iter(inputs.values())).shape[0]
         try:
-            values = self._session.run(self._output_names, inputs)
+            if self._has_bfloat16:
+                values = run_with_values(self._session, self._output_names, inputs)
+            else:
+                values = self._session.run(self._output_names, inputs)
         except _RUN_ERRORS as error:
             raise BackendError(f"the model raised on a batch of {rows} rows: {error}") from error
         outputs = dict(zip(self._output_names, map(np.asarray, values), strict=True))

@@ -27,8 +27,14 @@ class NeedsBinaryError(RequestRejectedError):
         """Describe one 16-bit float tensor."""
         return cls(
             f"{name!r} is {datatype}, which has no JSON form: it travels only as binary tensor "
-            "data, which this server does not offer. Publish the model with FP32 there."
+            "data (binary_data_size of an input, binary_data of an output)."
         )
+
+
+class BinaryLayoutError(RequestRejectedError):
+    """Binary tensors whose lengths, shapes and bytes contradict each other."""
+
+    code = "binary_layout"
 
 
 class UnsupportedParameterError(RequestRejectedError):

@@ -28,8 +28,16 @@ class WireLimits:
     outputs: int = 64
     """Requested outputs."""
     rank: int = 8
+    elements: int = 16 * _MIB
+    """Values of one binary tensor."""
+    request_elements: int = 32 * _MIB
+    """Values of all binary tensors of a request."""
+    items: int = _MIB
+    """Items of one binary BYTES tensor: they are made one by one, as those of JSON are."""
     item_bytes: int = 16 * _MIB
     """UTF-8 bytes of one BYTES item."""
+    reply_bytes: int = 256 * _MIB
+    """Of one reply, reckoned before it is written."""
 
 
 DEFAULT_LIMITS: Final = WireLimits()

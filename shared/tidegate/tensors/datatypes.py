@@ -6,6 +6,7 @@ https://github.com/kserve/open-inference-protocol, "Tensor Data Types".
 from dataclasses import dataclass
 from typing import Final
 
+import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
@@ -39,6 +40,7 @@ DATATYPES: Final[dict[str, Datatype]] = {
         Datatype("FP16", np.float16, 2, "tensor(float16)"),
         Datatype("FP32", np.float32, 4, "tensor(float)"),
         Datatype("FP64", np.float64, 8, "tensor(double)"),
+        Datatype("BF16", ml_dtypes.bfloat16, 2, "tensor(bfloat16)"),
         Datatype("BYTES", np.object_, None, "tensor(string)"),
     )
 }

@@ -1,0 +1,48 @@
+"""What must hold of a shape before anything is read by it; Python integers, which never wrap."""
+
+from collections.abc import Sequence
+
+from tidegate.oip.errors import MalformedRequestError, TooManyElementsError, TooManyRowsError
+from tidegate.oip.limits import WireLimits
+
+
+def check_shape(name: str, shape: Sequence[int], limits: WireLimits) -> None:
+    """Refuse a shape that no tensor can have.
+
+    Raises:
+        MalformedRequestError: Too many dimensions, none, or a negative one.
+    """
+    if not 0 < len(shape) <= limits.rank:
+        raise MalformedRequestError(
+            f"{name!r}: its shape has {len(shape)} dimensions; 1 (the rows) to {limits.rank} are "
+            "accepted."
+        )
+    if min(shape) < 0:
+        raise MalformedRequestError(f"{name!r}: its shape has a negative dimension.")
+
+
+def check_rows(rows: int, limits: WireLimits) -> None:
+    """Refuse more rows than one request may carry.
+
+    Raises:
+        TooManyRowsError: With the limit and what was found.
+    """
+    if rows > limits.rows:
+        raise TooManyRowsError.of(
+            "rows", limit=limits.rows, found=rows, advice="Send them in several requests."
+        )
+
+
+def check_elements(name: str, found: int, limit: int) -> None:
+    """Refuse more values than one tensor may have.
+
+    Raises:
+        TooManyElementsError: With the limit and what was found.
+    """
+    if found > limit:
+        raise TooManyElementsError.of(
+            f"values in {name!r}",
+            limit=limit,
+            found=found,
+            advice="Send its rows in several requests.",
+        )
