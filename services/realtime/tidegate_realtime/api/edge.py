@@ -10,6 +10,7 @@ from tidegate_realtime.api.endings import Draw
 from tidegate_realtime.api.endpoint import Endpoint
 from tidegate_realtime.api.lookups import Lookups
 from tidegate_realtime.api.metrics import GatewayMetrics
+from tidegate_realtime.api.policy import Policy
 from tidegate_realtime.api.predicting import Predictor
 from tidegate_realtime.api.request_ids import RequestIds
 from tidegate_realtime.api.scoring import Scorer
@@ -22,6 +23,7 @@ class Edge:
     """One of each."""
 
     clock: Clock
+    policy: Policy
     catalogue: Catalogue
     metrics: GatewayMetrics
     lookups: Lookups
@@ -37,6 +39,7 @@ def build_edge(
     clock: Clock,
     draw: Draw,
     id_prefix: str,
+    policy: Policy | None = None,
 ) -> Edge:
     """Wire it; call it on the running loop.
 
@@ -46,7 +49,9 @@ def build_edge(
         clock: The one that the drivers read.
         draw: For the jitter of Retry-After.
         id_prefix: Random; of the request ids made here.
+        policy: Whom to answer; without one, everybody.
     """
+    policy = policy or Policy()
     metrics = GatewayMetrics()
     for served in versions:
         tag = served.response_tag
@@ -64,10 +69,17 @@ def build_edge(
     )
     return Edge(
         clock=clock,
+        policy=policy,
         catalogue=catalogue,
         metrics=metrics,
         lookups=lookups,
         scorer=scorer,
-        endpoint=Endpoint(predictor=Predictor(scorer), lookups=lookups, ids=ids, bugs=bugs),
+        endpoint=Endpoint(
+            predictor=Predictor(scorer, policy.access),
+            lookups=lookups,
+            policy=policy,
+            ids=ids,
+            bugs=bugs,
+        ),
         sweeper=Sweeper(clock),
     )

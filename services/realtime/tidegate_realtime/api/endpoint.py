@@ -4,22 +4,32 @@ from tidegate.errors import TidegateError
 from tidegate_realtime.api.bug_log import BugLog
 from tidegate_realtime.api.errors import MethodNotAllowedError, RouteNotFoundError
 from tidegate_realtime.api.exchange import Exchange
-from tidegate_realtime.api.guards import check_path
+from tidegate_realtime.api.guards import check_host, check_path
 from tidegate_realtime.api.lookups import Lookups
+from tidegate_realtime.api.policy import Policy
 from tidegate_realtime.api.predicting import FORMS, Predictor
 from tidegate_realtime.api.replies import Problem, Reply, problem_reply
 from tidegate_realtime.api.request_ids import RequestIds
 from tidegate_realtime.api.routing import METHODS, Route, match_route
+from tidegate_realtime.api.scopes import SCOPES, check_scopes
 
 
 class Endpoint:
     """Answers every public request."""
 
     def __init__(
-        self, *, predictor: Predictor, lookups: Lookups, ids: RequestIds, bugs: BugLog
+        self,
+        *,
+        predictor: Predictor,
+        lookups: Lookups,
+        policy: Policy,
+        ids: RequestIds,
+        bugs: BugLog,
     ) -> None:
+        check_scopes()
         self._predictor = predictor
         self._lookups = lookups
+        self._policy = policy
         self._ids = ids
         self._bugs = bugs
 
@@ -30,9 +40,12 @@ class Endpoint:
         Cancelling it counts as the caller leaving.
         """
         try:
+            check_host(exchange.header("host"), self._policy.hosts)
             route = _route(exchange)
             if route.action in FORMS:
                 return await self._predictor.answer(exchange, route)
+            shown = exchange.header("authorization")
+            self._policy.access.authorize(shown, SCOPES[route.action], route.model)
             return self._lookups.answer(route)
         except TidegateError as error:
             problem = Problem.of_error(error)

@@ -94,9 +94,15 @@ class BinaryLayoutError(RequestRejectedError):
 
 
 class HostNotAllowedError(RequestRejectedError):
-    """The ``Host`` is none of the names of the admin listener (DNS rebinding)."""
+    """The ``Host`` is none of the names of this listener (DNS rebinding)."""
 
     code = "host_not_allowed"
+
+
+class CrossSiteError(RequestRejectedError):
+    """A page of another site sent it, or could have."""
+
+    code = "cross_site"
 
 
 class DrainingError(OverloadedError):

@@ -1,11 +1,14 @@
 """What is looked at before a byte of the body is read, and once it is there."""
 
+import re
+from collections.abc import Collection
 from typing import Final
 
 from tidegate.oip.errors import MalformedRequestError
 from tidegate_realtime.api.errors import (
     BinaryLayoutError,
     BodyTooLargeError,
+    HostNotAllowedError,
     UnsupportedEncodingError,
     UriTooLongError,
 )
@@ -15,8 +18,28 @@ BODY_LIMIT_BYTES: Final = 64 << 20
 PATH_LIMIT_BYTES: Final = 8 << 10
 HEADER_LIMIT_BYTES: Final = 16 << 10
 HEADER_LIMIT_COUNT: Final = 100
+_HOST: Final = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:[0-9]{1,5})?", re.IGNORECASE)
 HEADER_LIMIT_S: Final = 5.0
 """From the first byte of a request to the end of its headers."""
+
+
+def check_host(host: str | None, names: Collection[str]) -> None:
+    """Refuse to be addressed by a foreign name, as a page is after DNS rebinding.
+
+    Args:
+        host: The header, as it came.
+        names: The only ones that are answered, in lower case and without a port; none: any.
+
+    Raises:
+        HostNotAllowedError: It is none of them, or none at all.
+    """
+    if not names:
+        return
+    found = _HOST.fullmatch(host or "")
+    if found is None or found["name"].lower() not in names:
+        raise HostNotAllowedError(
+            "The Host of this request is none of this listener's names; address it by one of them."
+        )
 
 
 def check_path(path: str) -> None:

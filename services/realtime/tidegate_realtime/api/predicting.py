@@ -4,12 +4,14 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from tidegate.inference.arrays import Tensors
+from tidegate.keys.access import Access, Principal
 from tidegate.units import Nanoseconds
 from tidegate_realtime.api.exchange import Exchange
 from tidegate_realtime.api.forms import Asked, Form, InferForm, PredictForm
 from tidegate_realtime.api.guards import BODY_LIMIT_BYTES, check_body_headers, check_layout
 from tidegate_realtime.api.replies import CONTENT_TYPE, Problem, Reply, problem_reply
 from tidegate_realtime.api.routing import Action, Route
+from tidegate_realtime.api.scopes import SCOPES
 from tidegate_realtime.api.scoring import Scored, Scorer
 from tidegate_realtime.api.served import ServedVersion
 from tidegate_realtime.api.wishes import DEADLINE_HEADER, Deadline, header_deadline
@@ -20,16 +22,33 @@ FORMS: Final[Mapping[Action, Form]] = {Action.INFER: InferForm(), Action.PREDICT
 class HttpQuestion:
     """A question in the body of an exchange; see ``Question`` for what each method is for."""
 
-    __slots__ = ("_body", "_exchange", "_form", "began_at_ns", "given_id", "model", "version")
+    __slots__ = (
+        "_access",
+        "_body",
+        "_exchange",
+        "_form",
+        "_scope",
+        "began_at_ns",
+        "given_id",
+        "model",
+        "version",
+    )
 
-    def __init__(self, exchange: Exchange, route: Route) -> None:
+    def __init__(self, exchange: Exchange, route: Route, access: Access) -> None:
+        self._access = access
         self._exchange = exchange
+        self._scope = SCOPES[route.action]
         self._form = FORMS[route.action]
         self._body = b""
         self.model = str(route.model)
         self.version = route.version
         self.given_id = exchange.header("x-request-id")
         self.began_at_ns: Nanoseconds = exchange.began_at_ns
+
+    def principal(self) -> Principal:
+        """Look at the key that came with it."""
+        shown = self._exchange.header("authorization")
+        return self._access.authorize(shown, self._scope, self.model)
 
     def deadline(self) -> Deadline | None:
         """Read the header that names one."""
@@ -59,15 +78,16 @@ class HttpQuestion:
 class Predictor:
     """Answers ``infer`` and ``:predict``."""
 
-    def __init__(self, scorer: Scorer) -> None:
+    def __init__(self, scorer: Scorer, access: Access) -> None:
         self._scorer = scorer
+        self._access = access
 
     async def answer(self, exchange: Exchange, route: Route) -> Reply:
         """Answer one request; never raises what a caller did.
 
         Cancelling it counts as the caller leaving: what waits in the queue is never executed.
         """
-        return _reply(await self._scorer.score(HttpQuestion(exchange, route)))
+        return _reply(await self._scorer.score(HttpQuestion(exchange, route, self._access)))
 
 
 def _reply(scored: Scored) -> Reply:

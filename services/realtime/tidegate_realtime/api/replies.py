@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 import orjson
 
 from tidegate.errors import TidegateError
+from tidegate.keys.errors import UnauthenticatedError
 from tidegate_realtime.api.error_map import STATUS_BY_CODE, status_of
 from tidegate_realtime.api.errors import MethodNotAllowedError
 
@@ -48,7 +49,7 @@ class Problem:
             code=error.code,
             message=str(error),
             details=error.details,
-            headers=[("allow", error.allow)] if isinstance(error, MethodNotAllowedError) else (),
+            headers=_headers_of(error),
         )
 
     @classmethod
@@ -59,6 +60,16 @@ class Problem:
             code="internal",
             message="Something went wrong in this server; its log says what, by this request id.",
         )
+
+
+def _headers_of(error: TidegateError) -> Sequence[tuple[str, str]]:
+    match error:
+        case MethodNotAllowedError():
+            return [("allow", error.allow)]
+        case UnauthenticatedError():
+            return [("www-authenticate", "Bearer")]
+        case _:
+            return ()
 
 
 def json_reply(

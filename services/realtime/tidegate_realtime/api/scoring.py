@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 from tidegate.clock import Clock
 from tidegate.errors import TidegateError
 from tidegate.inference.arrays import Tensors
+from tidegate.keys.access import Principal
 from tidegate.units import Nanoseconds
 from tidegate_realtime.api.bug_log import BugLog
 from tidegate_realtime.api.endings import (
@@ -56,6 +57,14 @@ class Question(Protocol):
     @property
     def began_at_ns(self) -> Nanoseconds:
         """When the headers had been read; a deadline that the caller names runs from here."""
+        ...
+
+    def principal(self) -> Principal:
+        """Say who asks.
+
+        Raises:
+            UnauthenticatedError, ForbiddenError: Somebody who may not.
+        """
         ...
 
     def deadline(self) -> Deadline | None:
@@ -175,6 +184,7 @@ class Scorer:
             return BUG
 
     async def _score(self, question: Question, call: _Call) -> Ending:
+        principal = question.principal()
         call.served = served = self._catalogue.find(question.model, question.version)
         self._catalogue.readiness.check()
         named = question.deadline()
@@ -197,7 +207,7 @@ class Scorer:
                 arrived_at_ns=arrived_at_ns,
             ),
             arrived_at_ns=arrived_at_ns,
-            priority=wishes.priority,
+            priority=max(wishes.priority, principal.best_priority),
         )
         question.on_departure(partial(served.driver.cancel, ticket))
         outcome = await ticket
