@@ -24,6 +24,8 @@ class Edge:
 
     clock: Clock
     policy: Policy
+    ids: RequestIds
+    bugs: BugLog
     catalogue: Catalogue
     metrics: GatewayMetrics
     lookups: Lookups
@@ -70,6 +72,8 @@ def build_edge(
     return Edge(
         clock=clock,
         policy=policy,
+        ids=ids,
+        bugs=bugs,
         catalogue=catalogue,
         metrics=metrics,
         lookups=lookups,
