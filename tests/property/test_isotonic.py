@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate_realtime.core.isotonic import fit_increasing, interpolate
+from tidegate_realtime.core.isotonic import Curve, fit_increasing
 
 points = st.lists(
     st.tuples(st.floats(0, 1e6), st.floats(0.25, 256)),
@@ -45,16 +45,30 @@ def test_pooling_finds_the_nearest_sequence_that_does_not_fall(
     assert all(a <= b for a, b in pairwise(fitted))
 
 
-@given(knots)
-def test_a_curve_passes_its_knots_and_keeps_between_its_neighbours(curve: dict[int, int]) -> None:
-    sizes = sorted(curve)
-    values = sorted(curve.values())
-    drawn = interpolate(sizes, values)
-    assert len(drawn) == sizes[-1] + 1
+@given(knots, st.permutations(range(1, 61)))
+def test_a_curve_passes_its_knots_and_keeps_between_its_neighbours(
+    points: dict[int, int], asked: list[int]
+) -> None:
+    sizes, values = sorted(points), sorted(points.values())
+    curve = Curve(sizes, values)
+    drawn = {rows: curve[rows] for rows in asked if rows <= sizes[-1]}  # in whatever order
     assert [drawn[size] for size in sizes] == values
-    assert set(drawn[: sizes[0]]) == {values[0]}
-    assert all(a <= b for a, b in pairwise(drawn))
+    assert {drawn[rows] for rows in range(1, sizes[0])} <= {values[0]}
+    assert all(drawn[rows] <= drawn[rows + 1] for rows in range(1, sizes[-1]))
     for (left, low), (right, high) in pairwise(zip(sizes, values, strict=True)):
         for size in range(left, right):
             exact = low + (high - low) * (size - left) / (right - left)
             assert drawn[size] == pytest.approx(exact, abs=1.01, rel=1e-12)
+
+
+@pytest.mark.parametrize("rows", [-1, 0, 5, 1_000])
+def test_beyond_its_knots_a_curve_has_no_points(rows: int) -> None:
+    with pytest.raises(KeyError):
+        Curve([2, 4], [10, 20])[rows]
+    with pytest.raises(KeyError):
+        Curve([], [])[rows]
+
+
+def test_a_curve_is_scaled_and_then_whole_and_knows_padded_rows() -> None:
+    curve = Curve([1, 4], [0.1, 20.4], factor=2.0, size_for=[1, 1, 2, 4, 4])
+    assert [curve[rows] for rows in (4, 3, 2, 1)] == [41, 41, 14, 1]

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tidegate.units import NS_PER_SECOND, Nanoseconds
 from tidegate_realtime.core.cap import Cap, Infeasible, compute_cap
 from tidegate_realtime.core.latency_model import LatencyModel
+from tidegate_realtime.core.ranks import quantile_rank
 from tidegate_realtime.core.size_samples import KEPT, SizeSamples
-from tidegate_realtime.core.sliding_window import SlidingWindow
 
 ALLOWED = (1, 2, 4, 8, 16, 32)
 took = st.one_of(st.integers(0, 10), st.integers(10**3, 10**11))
@@ -149,17 +149,31 @@ def test_a_window_of_samples_is_bounded_and_its_sums_are_those_of_its_samples(
     assert samples.summary(0.99).tail >= summary.tail
 
 
-@given(st.lists(st.integers(-5, 5)), st.integers(1, 6), st.sampled_from([0.01, 0.5, 0.99]))
-def test_a_window_holds_the_last_values_in_order(
-    values: list[int], length: int, percentile: float
+@given(
+    st.lists(st.integers(-5, 5), min_size=1, max_size=300),
+    st.sampled_from([0.01, 0.5, 0.99]),
+)
+def test_a_rank_splits_values_as_its_quantile_must(values: list[int], percentile: float) -> None:
+    quantile = sorted(values)[quantile_rank(percentile, len(values)) - 1]
+    at_most = sum(value <= quantile for value in values)
+    below = sum(value < quantile for value in values)
+    assert below < percentile * len(values) + 1e-6 <= at_most + 2e-6
+
+
+@given(samples, sizes_choice, st.integers(1, 7))
+def test_to_be_asked_for_statistics_changes_nothing(
+    observed: list[tuple[int, int, int]], sizes: tuple[int, ...] | None, every: int
 ) -> None:
-    window = SlidingWindow[int](length)
-    for value in values:
-        window.add(value)
-    last = sorted(values[-length:])
-    assert window.in_order == last
-    if last:
-        quantile = window.quantile(percentile)
-        at_most = sum(value <= quantile for value in last)
-        below = sum(value < quantile for value in last)
-        assert below < percentile * len(last) + 1e-6 <= at_most + 2e-6
+    asked, alone = (LatencyModel(percentile=0.99, sizes=sizes) for _ in range(2))
+    now_ns = 0
+    for place, (rows, took_ns, passed_ns) in enumerate(observed):
+        now_ns += passed_ns
+        for model in (asked, alone):
+            model.observe(rows, took_ns, Nanoseconds(now_ns))
+        if place % every == 0:
+            held = asked.statistics().samples_by_size
+            assert sum(held.values()) <= place + 1
+    assert asked.statistics() == alone.statistics()
+    for rows in range(1, alone.largest_size + 1):
+        assert asked.tail_ns(rows) == alone.tail_ns(rows)
+        assert asked.mean_ns(rows) == alone.mean_ns(rows)

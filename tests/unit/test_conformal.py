@@ -10,7 +10,8 @@ from tidegate_realtime.core.conformal import CAUTION, WINDOW, Calibration
 def compared(ratios: list[float], percentile: float = 0.99) -> Calibration:
     calibration = Calibration(percentile)
     for ratio in ratios:
-        calibration.on_batch(tail_ratio=ratio, mean_ratio=ratio)
+        calibration.add(tail_ratios=[ratio], mean_ratios=[ratio])
+        calibration.renew()
     return calibration
 
 
@@ -39,13 +40,35 @@ def test_the_mean_factor_is_the_mean_over_a_window_filled_up_with_ones() -> None
 
 def test_centre_and_spread_are_unknown_until_there_are_forty_comparisons() -> None:
     few = compared([math.exp(-0.5), math.exp(0.3)] * 19)
-    assert (few.measure(), few.spread) == (0, math.inf)
+    assert (few.centre, few.spread) == (0, math.inf)
     enough = compared([math.exp(-0.5), math.exp(0.3), math.exp(0.3)] * 14)
-    assert enough.measure() == pytest.approx(0.3)
+    assert enough.centre == pytest.approx(0.3)
     assert enough.spread == pytest.approx(0.4)
 
 
 def test_the_steadiest_model_has_a_spread_of_a_tenth() -> None:
-    steady = compared([1.0] * 100)
-    steady.measure()
-    assert steady.spread == 0.1
+    assert compared([1.0] * 100).spread == 0.1
+
+
+def test_many_comparisons_at_once_move_the_factor_as_far_as_one_by_one() -> None:
+    at_once = Calibration(0.99)
+    at_once.add(tail_ratios=[1.2] * 60, mean_ratios=[1.2] * 60)
+    assert at_once.tail_factor == 1.0  # as it is in force, until it is renewed
+    at_once.renew()
+    assert at_once.tail_factor == pytest.approx(compared([1.2] * 60).tail_factor, rel=0.01)
+    before = at_once.tail_factor
+    at_once.renew()
+    assert at_once.tail_factor == before
+
+
+def test_how_soon_the_factor_will_have_moved_is_foretold() -> None:
+    calibration = compared([1.0] * WINDOW)
+    assert calibration.batches_to_move(0.03) == math.inf
+    calibration.on_change(slower=True)
+    calibration.renew()
+    assert calibration.tail_factor == CAUTION
+    batches = math.ceil(calibration.batches_to_move(0.03))
+    for count in range(1, batches + 1):
+        calibration.add(tail_ratios=[1.0], mean_ratios=[1.0])
+        calibration.renew()
+        assert (calibration.tail_factor <= CAUTION * 0.97) == (count == batches)

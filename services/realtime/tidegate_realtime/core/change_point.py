@@ -44,27 +44,26 @@ class Change:
 class _Side:
     """One cumulative sum, for slower (+1) or faster (-1)."""
 
-    __slots__ = ("_deviations", "_sign", "_since_ns", "_sum")
+    __slots__ = ("_deviations", "_sign", "_since_ns", "sum")
 
     def __init__(self, sign: int) -> None:
         self._sign = sign
         self.reset()
 
     def reset(self) -> None:
-        self._sum = 0.0
+        self.sum = 0.0
         self._since_ns = Nanoseconds(0)
-        self._deviations: deque[float] | None = None
+        self._deviations: deque[float] = deque(maxlen=_KEPT)
 
     def on_batch(self, deviation: float, spread: float, now_ns: Nanoseconds) -> Change | None:
-        grown = self._sum + min(CLIP, self._sign * deviation / spread) - ALLOWANCE
+        grown = self.sum + min(CLIP, self._sign * deviation / spread) - ALLOWANCE
         if grown <= 0:
-            if self._deviations:
+            if self.sum:
                 self.reset()
             return None
-        if self._deviations is None:
+        if not self.sum:
             self._since_ns = now_ns
-            self._deviations = deque(maxlen=_KEPT)
-        self._sum = grown
+        self.sum = grown
         self._deviations.append(deviation)
         if grown <= THRESHOLD:
             return None
@@ -80,11 +79,14 @@ class _Side:
 class ChangePoint:
     """Watches the deviations of successive batches from what was expected of them."""
 
-    __slots__ = ("_faster", "_slower")
+    __slots__ = ("_faster", "_slower", "is_quiet")
 
     def __init__(self) -> None:
         self._slower = _Side(+1)
         self._faster = _Side(-1)
+        self.is_quiet = True
+        """Whether both sums are 0. While they are, a deviation of at most ``ALLOWANCE`` spreads
+        changes nothing, and need not be told."""
 
     def on_batch(self, deviation: float, spread: float, now_ns: Nanoseconds) -> Change | None:
         """Take in one batch; after a change everything is forgotten.
@@ -95,9 +97,14 @@ class ChangePoint:
                 not known, and then nothing is a change.
             now_ns: When the batch ended.
         """
-        slower = self._slower.on_batch(deviation, spread, now_ns)
-        faster = self._faster.on_batch(deviation, spread, now_ns)
-        if change := slower or faster:
-            self._slower.reset()
-            self._faster.reset()
+        slower, faster = self._slower, self._faster
+        change = None
+        if slower.sum or deviation > 0:
+            change = slower.on_batch(deviation, spread, now_ns)
+        if faster.sum or deviation < 0:
+            change = faster.on_batch(deviation, spread, now_ns) or change
+        if change:
+            slower.reset()
+            faster.reset()
+        self.is_quiet = not (slower.sum or faster.sum)
         return change

@@ -8,9 +8,11 @@ Distribution Shift" (arXiv 2106.00170), with the window's quantile in the place 
 """
 
 import math
+from collections import deque
+from collections.abc import Sequence
 from typing import Final
 
-from tidegate_realtime.core.sliding_window import SlidingWindow, bound_rank
+from tidegate_realtime.core.ranks import bound_rank
 
 WINDOW: Final = 200
 """Batches compared. Twice the 100 that a p99 needs at least; some seconds under load."""
@@ -32,73 +34,87 @@ class Calibration:
     """The two factors, and the centre and spread of what was observed.
 
     A window that is not full counts as filled up with ones: nothing is mended without evidence.
+    All of it is as of the last ``renew``: to sort 200 comparisons for every batch would cost more
+    than to choose the batch.
     """
 
     __slots__ = (
         "_from_top",
         "_mean_ratios",
-        "_percentile",
+        "_new",
         "_tail_ratios",
+        "_target",
+        "centre",
+        "mean_factor",
         "spread",
         "tail_factor",
+        "tail_over_mean",
     )
 
     def __init__(self, percentile: float) -> None:
-        self._percentile = percentile
         self._from_top = WINDOW - min(WINDOW, bound_rank(percentile, WINDOW)) + 1
-        self._tail_ratios = SlidingWindow[float](WINDOW)
-        self._mean_ratios = SlidingWindow[float](WINDOW)
+        self._tail_ratios: deque[float] = deque(maxlen=WINDOW)
+        self._mean_ratios: deque[float] = deque(maxlen=WINDOW)
+        self._new = 0  # comparisons since the last ``renew``
+        self._target = 1.0
         self.tail_factor = 1.0
         """c: the quantile of observed / l_q, approached gently."""
+        self.mean_factor = 1.0
+        """c_m: the mean of observed / m."""
+        self.tail_over_mean = 1.0
+        """The quantile of observed / m over all sizes, for sizes that have too few samples."""
+        self.centre = 0.0
+        """The median of log(observed / m); 0 until it is known."""
         self.spread = math.inf
         """Standard deviation of log(observed / m) as its middle two thirds show it: stalls,
         which belong to the tail, do not widen it. Infinite until it is known."""
 
-    def on_batch(self, *, tail_ratio: float, mean_ratio: float) -> None:
-        """Compare one batch with what was foretold.
+    def add(self, *, tail_ratios: Sequence[float], mean_ratios: Sequence[float]) -> None:
+        """Compare batches with what was foretold of them.
 
         Args:
-            tail_ratio: Observed / l_q of its size, above 0.
-            mean_ratio: Observed / m of its size, above 0.
+            tail_ratios: Observed / l_q of its size for each batch, above 0, the oldest first.
+            mean_ratios: Observed / m of its size for each of them, above 0.
         """
-        self._tail_ratios.add(tail_ratio)
-        self._mean_ratios.add(mean_ratio)
-        target = max(1 / CAUTION, min(CAUTION, self._upper(self._tail_ratios)))
-        self.tail_factor += GENTLENESS * (target - self.tail_factor)
+        self._tail_ratios += tail_ratios
+        self._mean_ratios += mean_ratios
+        self._new += len(tail_ratios)
 
     def on_change(self, *, slower: bool) -> None:
-        """Forget the comparisons with a model that no longer holds.
+        """Forget the comparisons with a model that no longer holds; ``renew`` must follow.
 
         Until there are enough new ones the spread counts twice: the size of the change was told by
         a few batches, and that it was told wrong is no new change.
         """
         self._tail_ratios.clear()
         self._mean_ratios.clear()
+        self._new = 0
         self.tail_factor = max(self.tail_factor, CAUTION if slower else 1.0)
         self.spread *= 2
 
-    def measure(self) -> float:
-        """Renew ``spread`` and return the centre: the median of log(observed / m), 0 if unknown."""
-        ratios = self._mean_ratios.in_order
+    def renew(self) -> None:
+        """Take the measure of the last comparisons, and move c by as many steps as are new."""
+        ratios = sorted(self._mean_ratios)
         count = len(ratios)
-        if count < _ENOUGH:
-            return 0.0
-        width = math.log(ratios[int(_HIGH * count)] / ratios[int(_LOW * count)])
-        self.spread = max(_LEAST_SPREAD, width / 2)
-        return math.log(ratios[int(_MIDDLE * count)])
+        self.mean_factor = (sum(ratios) + WINDOW - count) / WINDOW
+        self.tail_over_mean = self._upper(ratios)
+        self._target = max(1 / CAUTION, min(CAUTION, self._upper(sorted(self._tail_ratios))))
+        left = (1 - GENTLENESS) ** self._new
+        self.tail_factor = self._target + left * (self.tail_factor - self._target)
+        self._new = 0
+        self.centre = 0.0
+        if count >= _ENOUGH:
+            width = math.log(ratios[int(_HIGH * count)] / ratios[int(_LOW * count)])
+            self.spread = max(_LEAST_SPREAD, width / 2)
+            self.centre = math.log(ratios[int(_MIDDLE * count)])
 
-    @property
-    def mean_factor(self) -> float:
-        """c_m: the mean of observed / m."""
-        ratios = self._mean_ratios.in_order
-        return (sum(ratios) + WINDOW - len(ratios)) / WINDOW
+    def batches_to_move(self, share: float) -> float:
+        """Return after how many batches c will have moved by a share of itself; maybe infinite."""
+        gap = abs(self._target - self.tail_factor) / self.tail_factor
+        if gap <= share:
+            return math.inf
+        return math.log(1 - share / gap) / math.log(1 - GENTLENESS)
 
-    @property
-    def tail_over_mean(self) -> float:
-        """The quantile of observed / m over all sizes, for sizes that have too few samples."""
-        return self._upper(self._mean_ratios)
-
-    def _upper(self, window: SlidingWindow[float]) -> float:
-        values = window.in_order
-        value = values[-self._from_top] if len(values) >= self._from_top else 1.0
-        return value if len(values) == WINDOW else max(1.0, value)
+    def _upper(self, in_order: Sequence[float]) -> float:
+        value = in_order[-self._from_top] if len(in_order) >= self._from_top else 1.0
+        return value if len(in_order) == WINDOW else max(1.0, value)

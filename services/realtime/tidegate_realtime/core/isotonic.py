@@ -1,6 +1,9 @@
 """Curves that never fall: more rows never take less time, whatever the samples say."""
 
+from bisect import bisect_left
 from collections.abc import Sequence
+
+from tidegate.units import Nanoseconds
 
 
 def fit_increasing(values: Sequence[float], weights: Sequence[float]) -> list[float]:
@@ -26,23 +29,59 @@ def fit_increasing(values: Sequence[float], weights: Sequence[float]) -> list[fl
     return [mean for mean, _, count in pools for _ in range(count)]
 
 
-def interpolate(knots: Sequence[int], values: Sequence[int]) -> list[int]:
-    """Draw straight lines between measured sizes, and a level one from 0 to the first.
+class Curve(dict[int, Nanoseconds]):
+    """Straight lines between measured sizes, and a level one from 1 row to the first size.
 
-    In integers, so that values which do not fall give a curve that does not.
-
-    Args:
-        knots: Measured sizes, strictly increasing, at least 1.
-        values: The value at each of them.
-
-    Returns:
-        The value at each whole number from 0 to the last knot. Not one beyond: there nothing was
-        measured.
+    To be looked up like a table by rows: ``curve[rows]``. A point is worked out when it is asked
+    for the first time: of some hundred, a few are before the curve is drawn again. Whole
+    nanoseconds, at least 1; from values that do not fall comes a curve that does not.
     """
-    left, low = knots[0], values[0]
-    curve = [low] * (left + 1)
-    for right, high in zip(knots[1:], values[1:], strict=True):
-        gap, rise = right - left, high - low
-        curve += [low + rise * step // gap for step in range(1, gap + 1)]
-        left, low = right, high
-    return curve
+
+    __slots__ = ("_factor", "_knots", "_size_for", "_values")
+
+    def __init__(
+        self,
+        knots: Sequence[int],
+        values: Sequence[float],
+        *,
+        factor: float = 1.0,
+        size_for: Sequence[int] = (),
+    ) -> None:
+        """Draw through the knots.
+
+        Args:
+            knots: Measured sizes, strictly increasing, at least 1.
+            values: The value at each of them, in nanoseconds.
+            factor: What all values are multiplied by.
+            size_for: By rows, the size that they are padded to; empty: they are not.
+        """
+        super().__init__()
+        self._knots = knots
+        self._values = values
+        self._factor = factor
+        self._size_for = size_for
+
+    def __missing__(self, rows: int) -> Nanoseconds:
+        """Work one point out.
+
+        Raises:
+            KeyError: There are more rows than in the last knot, or less than 1: nothing was
+                measured there.
+        """
+        if rows < 1 or not self._knots or rows > self._knots[-1]:
+            raise KeyError(rows)
+        size = self._size_for[rows] if self._size_for else rows
+        value = self._at(size) if size == rows else self[size]
+        self[rows] = value
+        return value
+
+    def _at(self, size: int) -> Nanoseconds:
+        place = bisect_left(self._knots, size)
+        right, high = self._knots[place], self._knot_ns(place)
+        if right == size or place == 0:
+            return high
+        left, low = self._knots[place - 1], self._knot_ns(place - 1)
+        return Nanoseconds(low + (high - low) * (size - left) // (right - left))
+
+    def _knot_ns(self, place: int) -> Nanoseconds:
+        return Nanoseconds(max(1, round(self._values[place] * self._factor)))

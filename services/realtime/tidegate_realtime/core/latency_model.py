@@ -14,9 +14,11 @@ vary by. A single sample is enough for a size to count; it weighs one against th
 Padded sizes. With ``sizes`` given, a batch runs at the smallest of them that holds it, so the time
 of 5 rows *is* that of 8. Without, every whole number is a size of its own.
 
-Cost. The curves are tables by rows; a look-up is a list access. They are drawn again, never by
-a look-up, when a sample is above its promise, when c has moved, while a size is new, and every 32
-batches.
+Cost. To observe a batch is to put it on a list. Samples, factors and curves take it in together
+with others, when the curves are drawn again: after 64 batches, and at once when a batch took longer
+than promised, the samples of a size have doubled, c must have moved by 3 %, or the machine has
+changed. A look-up never draws; it finds a number in a table. Only the change point must see every
+batch, and it passes over those that tell it nothing.
 """
 
 import math
@@ -24,24 +26,22 @@ from bisect import insort
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final, cast
+from typing import Final
 
 from tidegate.units import Nanoseconds
-from tidegate_realtime.core.change_point import Change, ChangePoint
+from tidegate_realtime.core.change_point import ALLOWANCE, Change, ChangePoint
 from tidegate_realtime.core.conformal import Calibration
-from tidegate_realtime.core.isotonic import fit_increasing, interpolate
-from tidegate_realtime.core.size_samples import KEPT, SizeSamples, Summary
+from tidegate_realtime.core.isotonic import Curve, fit_increasing
+from tidegate_realtime.core.size_samples import SizeSamples, Summary
 
 _FEW: Final = 32
 """Below, the standard deviation of a size is known to no better than 12 %."""
-_REDRAW_AFTER: Final = 32
-"""Batches between two drawings of the tables; one per 8 rows of the largest size if that is more,
-so that a batch pays for at most eight rows of each table (measured: about 2 µs)."""
-_ROWS_PER_BATCH: Final = 8
+_REDRAW_AFTER: Final = 64
+"""Batches between two drawings at most: a quarter of the samples of a size."""
 _DRIFTED: Final = 0.03
 """By how much c may differ from the drawn one: after a change it moves with every batch."""
-_MOVED: Final = 20
-"""One 20th, 5 %: a promise that moved by it is a new ``revision``."""
+_MOVED: Final = 0.05
+"""A promise that moved by so much of itself is a new ``revision``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,8 +80,8 @@ class LatencyModel:
         self.largest_size = 0
         """The largest size that was measured; 0 at first. Beyond it nothing is known."""
         self.revision = 0
-        """Grows whenever ``tail_ns`` of a measured size has moved by 5 %, and with each larger
-        size: the cap must be computed again."""
+        """Grows whenever ``tail_ns`` of a measured size has moved by 5 %, and with each new size:
+        the cap must be computed again."""
         self._allowed = None if sizes is None else tuple(sizes)
         self._size_for = [] if sizes is None else _sizes_by_rows(sizes)
         self._measured: list[int] = []
@@ -89,14 +89,17 @@ class LatencyModel:
         self._calibration = Calibration(percentile)
         self._change_point = ChangePoint()
         self._slowdowns = self._speedups = 0
-        self._undrawn = 0
-        # By rows, from 0 to the largest size; see _draw.
-        self._means_ns: list[Nanoseconds] = []
-        self._stds_ns: list[Nanoseconds] = []
-        self._tails_ns: list[Nanoseconds] = []
-        self._tails_at_revision: list[Nanoseconds] = []
-        self._drawn_tail_factor = self._drawn_mean_factor = 1.0
-        self._centre = 0.0
+        self._recent: list[tuple[int, int, Nanoseconds]] = []
+        """Size, duration and end of each batch that the samples have not taken in yet."""
+        self._patience = 1.0
+        """Batches until the next drawing, at most."""
+        self._until_doubled: dict[int, int] = {}
+        """By size, the samples to come until it has twice those of the last drawing."""
+        self._means_ns = self._stds_ns = self._tails_ns = Curve((), ())
+        self._promised_ns: list[float] = []
+        """L of each measured size at the last revision."""
+        self._usual_ratios = (0.0, math.inf)
+        """Between these a duration, as a ratio to ``_means_ns``, is no sign of a change."""
 
     @property
     def sizes(self) -> Sequence[int]:
@@ -121,9 +124,10 @@ class LatencyModel:
         Raises:
             ValueError: There are more rows than in the largest size measured, or less than 1.
         """
-        if not 0 < rows <= self.largest_size:
-            raise self._unmeasured(rows)
-        return self._means_ns[rows]
+        try:
+            return self._means_ns[rows]
+        except KeyError:
+            raise self._unmeasured(rows) from None
 
     def std_ns(self, rows: int) -> Nanoseconds:
         """Return c_m · s, by how much single batches differ from their mean.
@@ -131,9 +135,10 @@ class LatencyModel:
         Raises:
             ValueError: As for ``mean_ns``.
         """
-        if not 0 < rows <= self.largest_size:
-            raise self._unmeasured(rows)
-        return self._stds_ns[rows]
+        try:
+            return self._stds_ns[rows]
+        except KeyError:
+            raise self._unmeasured(rows) from None
 
     def tail_ns(self, rows: int) -> Nanoseconds:
         """Return L = c · l_q, what the share ``percentile`` of batches keeps: for one batch.
@@ -141,9 +146,10 @@ class LatencyModel:
         Raises:
             ValueError: As for ``mean_ns``.
         """
-        if not 0 < rows <= self.largest_size:
-            raise self._unmeasured(rows)
-        return self._tails_ns[rows]
+        try:
+            return self._tails_ns[rows]
+        except KeyError:
+            raise self._unmeasured(rows) from None
 
     def rest_ns(self, rows: int, ran_ns: int) -> Nanoseconds:
         """Return how much longer a call is expected to run that has run ``ran_ns`` already.
@@ -155,7 +161,7 @@ class LatencyModel:
             ValueError: As for ``mean_ns``.
         """
         samples = self._samples.get(self.size_for(rows))
-        factor = self._drawn_mean_factor
+        factor = self._calibration.mean_factor
         rest = samples.rest_ns(ran_ns / factor) if samples else None
         return self._tails_ns[rows] if rest is None else Nanoseconds(math.ceil(rest * factor))
 
@@ -172,19 +178,20 @@ class LatencyModel:
         """
         size = self._padded(rows)
         took_ns = max(1, took_ns)  # a clock may be too coarse to see the call; log(0) has no value
+        self._recent.append((size, took_ns, now_ns))
+        until_doubled = self._until_doubled.get(size, 1) - 1
+        self._until_doubled[size] = until_doubled
+        self._patience -= 1
         change = self._compare(size, took_ns, now_ns) if size <= self.largest_size else None
-        samples = self._samples.get(size)
-        if samples is None:
-            samples = self._samples[size] = SizeSamples()
-            insort(self._measured, size)
-        samples.add(took_ns, now_ns)
-        seen = len(samples)
-        # At 1, 2, 4, … 128 samples: each doubling tells much more. KEPT is a power of 2 as well.
-        is_young = seen & (seen - 1) == 0 and seen < KEPT
-        if change:
-            self._apply(change)
-        self._undrawn += 1
-        if is_young or change or took_ns > self._tails_ns[size] or self._is_outdated():
+        if (
+            change
+            or not until_doubled  # as with the first sample of a size
+            or took_ns > self._tails_ns[size]
+            or self._patience <= 0
+        ):
+            self._take_in()
+            if change:
+                self._apply(change)
             self._draw(now_ns)
 
     def observe_running(self, rows: int, ran_ns: int, now_ns: Nanoseconds) -> None:
@@ -200,7 +207,8 @@ class LatencyModel:
             self.observe(rows, ran_ns, now_ns)
 
     def statistics(self) -> LatencyStatistics:
-        """Count the samples and the changes, and tell the two factors."""
+        """Count the samples and the changes, and tell the two factors that are in force."""
+        self._take_in()
         return LatencyStatistics(
             tail_factor=self._calibration.tail_factor,
             mean_factor=self._calibration.mean_factor,
@@ -215,16 +223,39 @@ class LatencyModel:
         return self._size_for[rows] if self._size_for else rows
 
     def _compare(self, size: int, took_ns: int, now_ns: Nanoseconds) -> Change | None:
-        """Hold one batch against the tables as they were when it ran."""
-        mean_ratio = took_ns * self._drawn_mean_factor / self._means_ns[size]
-        tail_ratio = took_ns * self._drawn_tail_factor / self._tails_ns[size]
-        self._calibration.on_batch(tail_ratio=tail_ratio, mean_ratio=mean_ratio)
-        deviation = math.log(mean_ratio) - self._centre
-        return self._change_point.on_batch(deviation, self._calibration.spread, now_ns)
+        """Look for a change; that one batch was as usual is known by two comparisons."""
+        ratio = took_ns / self._means_ns[size]
+        least, most = self._usual_ratios
+        if self._change_point.is_quiet and least <= ratio <= most:
+            return None
+        calibration = self._calibration
+        deviation = math.log(ratio * calibration.mean_factor) - calibration.centre
+        return self._change_point.on_batch(deviation, calibration.spread, now_ns)
+
+    def _take_in(self) -> None:
+        """Let the samples and the calibration have what was observed since the last drawing.
+
+        Each batch is held against the curves as they were when it ran.
+        """
+        recent = self._recent
+        compared = [(size, took_ns) for size, took_ns, _ in recent if size <= self.largest_size]
+        calibration, means_ns, tails_ns = self._calibration, self._means_ns, self._tails_ns
+        for_mean, for_tail = calibration.mean_factor, calibration.tail_factor
+        calibration.add(
+            mean_ratios=[took_ns * for_mean / means_ns[size] for size, took_ns in compared],
+            tail_ratios=[took_ns * for_tail / tails_ns[size] for size, took_ns in compared],
+        )
+        for size, took_ns, ended_at_ns in recent:
+            samples = self._samples.get(size)
+            if samples is None:
+                samples = self._samples[size] = SizeSamples()
+                insort(self._measured, size)
+            samples.add(took_ns, ended_at_ns)
+        recent.clear()
 
     def _apply(self, change: Change) -> None:
         """Move all sizes by what was seen at some: whatever slows one down slows the others."""
-        ratio = change.ratio * self._drawn_mean_factor
+        ratio = change.ratio * self._calibration.mean_factor
         for samples in self._samples.values():
             samples.rescale(ratio, change.since_ns)
         self._calibration.on_change(slower=change.ratio > 1)
@@ -233,19 +264,15 @@ class LatencyModel:
         else:
             self._speedups += 1
 
-    def _is_outdated(self) -> bool:
-        if self._undrawn >= max(_REDRAW_AFTER, self.largest_size // _ROWS_PER_BATCH):
-            return True
-        drift = self._calibration.tail_factor / self._drawn_tail_factor
-        return not 1 - _DRIFTED < drift < 1 + _DRIFTED
-
     def _draw(self, now_ns: Nanoseconds) -> None:
-        """Draw the tables from the samples and the factors."""
+        """Draw the curves from the samples and the factors."""
+        calibration = self._calibration
+        calibration.renew()
         samples = [self._samples[size] for size in self._measured]
         summaries = [each.summary(self.percentile) for each in samples]
         weights = [each.weight(now_ns) for each in samples]
         means = fit_increasing([summary.mean for summary in summaries], weights)
-        ratio = self._calibration.tail_over_mean
+        ratio = calibration.tail_over_mean
         tails = [
             summary.tail if summary.tail_known else max(summary.tail, mean * ratio)
             for summary, mean in zip(summaries, means, strict=True)
@@ -255,30 +282,34 @@ class LatencyModel:
             summary.std if len(each) >= _FEW else max(summary.std, mean * variation)
             for summary, each, mean in zip(summaries, samples, means, strict=True)
         ]
-        self._centre = self._calibration.measure()
-        self._drawn_mean_factor = self._calibration.mean_factor
-        self._drawn_tail_factor = self._calibration.tail_factor
         self.largest_size = self._measured[-1]
-        self._means_ns = self._by_rows(means, self._drawn_mean_factor)
-        self._stds_ns = self._by_rows(stds, self._drawn_mean_factor)
-        self._tails_ns = self._by_rows(fit_increasing(tails, weights), self._drawn_tail_factor)
-        self._undrawn = 0
-        self._revise()
+        self._means_ns = self._curve(means, calibration.mean_factor)
+        self._stds_ns = self._curve(stds, calibration.mean_factor)
+        tails = fit_increasing(tails, weights)
+        self._tails_ns = self._curve(tails, calibration.tail_factor)
+        self._expect(samples)
+        self._revise([tail * calibration.tail_factor for tail in tails])
 
-    def _by_rows(self, values: Sequence[float], factor: float) -> list[Nanoseconds]:
-        curve = interpolate(self._measured, [max(1, round(value * factor)) for value in values])
-        if self._size_for:
-            curve = [curve[size] for size in self._size_for[: self.largest_size + 1]]
-        return cast("list[Nanoseconds]", curve)  # 256 calls of a NewType would cost 13 µs
+    def _curve(self, values: Sequence[float], factor: float) -> Curve:
+        return Curve(tuple(self._measured), values, factor=factor, size_for=self._size_for)
 
-    def _revise(self) -> None:
-        before, after = self._tails_at_revision, self._tails_ns
-        if len(before) == len(after) and not any(
-            abs(after[size] - before[size]) * _MOVED >= before[size] for size in self._measured
+    def _expect(self, samples: Sequence[SizeSamples]) -> None:
+        """Say what will need no new drawing."""
+        calibration = self._calibration
+        self._patience = min(_REDRAW_AFTER, calibration.batches_to_move(_DRIFTED))
+        self._until_doubled = dict(zip(self._measured, map(len, samples), strict=True))
+        centre, usual = calibration.centre, ALLOWANCE * calibration.spread
+        scale = 1 / calibration.mean_factor
+        self._usual_ratios = (scale * math.exp(centre - usual), scale * math.exp(centre + usual))
+
+    def _revise(self, promised_ns: list[float]) -> None:
+        before_ns = self._promised_ns
+        if len(before_ns) != len(promised_ns) or any(
+            abs(after - before) >= _MOVED * before
+            for before, after in zip(before_ns, promised_ns, strict=True)
         ):
-            return
-        self._tails_at_revision = after
-        self.revision += 1
+            self._promised_ns = promised_ns
+            self.revision += 1
 
     def _unmeasured(self, rows: int) -> ValueError:
         return ValueError(

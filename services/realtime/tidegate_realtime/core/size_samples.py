@@ -6,7 +6,7 @@ from collections import deque
 from typing import Final, NamedTuple
 
 from tidegate.units import NS_PER_SECOND, Nanoseconds
-from tidegate_realtime.core.sliding_window import bound_rank, quantile_rank
+from tidegate_realtime.core.ranks import bound_rank, quantile_rank
 
 KEPT: Final = 256
 """Samples of a size: two and a half times what a p99 needs at least."""

@@ -319,7 +319,7 @@ class BatchDriver:
             self._obey(commands, now_ns)
         else:
             if self._overhead is not None:
-                self._overhead.on_request(now_ns - ended_at_ns + self._outside_ns)
+                self._overhead.on_request(now_ns - ended_at_ns + self._outside_ns, now_ns)
                 self._outside_ns = 0  # told once: a batch that nobody waits for tells nothing new
             self._outputs[batch] = result
             took_ns = ended_at_ns - batch.started_at_ns
@@ -381,7 +381,7 @@ class BatchDriver:
             self._wake_in(Nanoseconds(max(at_ns - now_ns, NS_PER_MS)), at_ns)
         else:
             if self._overhead is not None:
-                self._overhead.on_timer(now_ns - at_ns)
+                self._overhead.on_timer(now_ns - at_ns, now_ns)
             self._obey(self._batcher.on_tick(now_ns), now_ns)
 
     def _report_totals(self) -> None:
