@@ -59,7 +59,7 @@ def test_a_revoked_key_is_gone_and_another_try_says_so(file: Path, capsys: Captu
     revoke = ["keys", "revoke", made["id"], "--file", str(file)]
     assert run(revoke) == ExitCode.OK
     assert load_keys(file).keys == ()
-    assert run(revoke) == ExitCode.FAILED
+    assert run(revoke) == ExitCode.USAGE
     assert "key_not_found" in capsys.readouterr().err
 
 

@@ -1,5 +1,6 @@
 """``[serve]`` of ``tidegate.toml``: the gateway's own settings."""
 
+from pathlib import Path
 from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
@@ -51,7 +52,17 @@ class ServeSettings(Section):
     drain_limit_ms: int = Field(25_000, ge=0)
     """How long a stop waits for requests in progress. Kubernetes kills after 30 s."""
     anonymous_predict: bool = False
-    """Let anybody who reaches ``host`` predict; without it only loopback is listened on."""
+    """Let anybody who reaches ``host`` predict, without a key; nothing else is opened by it."""
+    hosts: tuple[str, ...] = ()
+    """The only names, without a port, by which callers may address ``host``; none: any."""
+    admin_hosts: tuple[str, ...] = ()
+    """Names of the admin listener besides ``localhost`` and ``127.0.0.1``, without a port."""
+    tls_cert: Path | None = None
+    """Certificate chain of the public listeners, PEM; with ``tls_key`` they speak TLS alone."""
+    tls_key: Path | None = None
+    """Private key of ``tls_cert``, PEM, without a passphrase."""
+    tls_client_ca: Path | None = None
+    """Authority that must have signed the certificate that each caller shows, PEM."""
 
     @field_validator("admin_port")
     @classmethod

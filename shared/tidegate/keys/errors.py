@@ -1,6 +1,6 @@
 """What can be wrong with a key, and with the file of them."""
 
-from tidegate.errors import RequestRejectedError, SettingError, TidegateError
+from tidegate.errors import RequestRejectedError, SettingError
 
 
 class UnauthenticatedError(RequestRejectedError):
@@ -21,7 +21,7 @@ class KeyFileError(SettingError):
     code = "keys_invalid"
 
 
-class KeyNotFoundError(TidegateError):
+class KeyNotFoundError(SettingError):
     """The file holds no key of this id."""
 
     code = "key_not_found"

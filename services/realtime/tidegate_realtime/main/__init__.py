@@ -15,7 +15,7 @@ from tidegate.cli.output import examples
 @click.command(
     epilog=examples(
         "tidegate serve --model risk@stable --slo-ms 50",
-        "tidegate serve --store s3://models/prod --host 0.0.0.0 --anonymous-predict",
+        "tidegate serve --store s3://models/prod --host 0.0.0.0 --keys-file keys.json",
         "tidegate serve --model risk --backend emulated:v100-resnet50",
     )
 )
@@ -52,7 +52,13 @@ from tidegate.cli.output import examples
     "--anonymous-predict",
     is_flag=True,
     default=None,
-    help="Let anybody who reaches the host predict; needed off loopback.",
+    help="Let anybody who reaches the host predict, without a key.",
+)
+@click.option(
+    "--keys-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Keys that callers and operators must show (tidegate keys).  [default: none is asked for]",
 )
 @store_option
 @config_option
@@ -60,6 +66,7 @@ def serve(
     models: tuple[str, ...],
     slo_ms: float | None,
     store: str | None,
+    keys_file: Path | None,
     config: Path | None,
     **flags: object,
 ) -> int:
@@ -73,6 +80,7 @@ def serve(
 
     typed: Mapping[str, object] = {
         "store": store,
+        "keys_file": keys_file,
         "serve.models": models or None,
         **{f"serve.{name}": value for name, value in flags.items()},
     }

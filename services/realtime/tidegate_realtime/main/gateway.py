@@ -82,7 +82,9 @@ async def _serve(
     admin = await build_admin(plan, parts, admin_socket)
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(_until_stopped(admin, stopping), name="admin listener")
-        sweeping = tasks.create_task(parts.edge.sweeper.run(), name="sweeper")
+        watching = [tasks.create_task(parts.edge.sweeper.run(), name="sweeper")]
+        if plan.keys is not None:
+            watching.append(tasks.create_task(plan.keys.follow(), name="keys"))
         public = build_public_server(plan, parts)
         _spare_the_collector()
         parts.edge.catalogue.readiness.state = State.READY
@@ -92,7 +94,8 @@ async def _serve(
         await stopping.wait()
         await _drain(plan, parts, public, listening)
         admin.stop()
-        sweeping.cancel()
+        for task in watching:
+            task.cancel()
 
 
 async def _until_stopped(server: HttpServer, stopping: asyncio.Event) -> None:

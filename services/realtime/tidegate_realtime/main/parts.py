@@ -16,8 +16,10 @@ from tidegate_realtime.api.observing import Observer
 from tidegate_realtime.api.served import ServedVersion
 from tidegate_realtime.api.servers.port import HttpServer
 from tidegate_realtime.api.servers.sockets import check_free, claim
+from tidegate_realtime.api.servers.tls import Tls
 from tidegate_realtime.core.limits import BatchLimits
 from tidegate_realtime.main.executing import Executing
+from tidegate_realtime.main.guarding import build_policy
 from tidegate_realtime.main.loading import LoadedModels
 from tidegate_realtime.main.starting import Plan
 from tidegate_realtime.runtime.driver import BatchDriver
@@ -56,6 +58,7 @@ def build_parts(
         clock=clock,
         draw=draw,
         id_prefix=secrets.token_hex(4),
+        policy=build_policy(plan.serve, plan.keys),
     )
     return Parts(edge=edge, backends=backends)
 
@@ -107,9 +110,9 @@ def build_public_server(plan: Plan, parts: Parts) -> HttpServer:
 
         check_free(host, port)
         app = RsgiApp(edge.endpoint, edge.sweeper, edge.clock)
-        return GranianServer(app, host=host, port=port)
+        return GranianServer(app, host=host, port=port, tls=plan.tls)
     asgi = AsgiApp(edge.endpoint, edge.sweeper, edge.clock)
-    return _uvicorn(plan, asgi, claim(host, port))
+    return _uvicorn(plan, asgi, claim(host, port), tls=plan.tls)
 
 
 async def build_admin(plan: Plan, parts: Parts, claimed: socket.socket) -> HttpServer:
@@ -144,8 +147,10 @@ async def build_admin(plan: Plan, parts: Parts, claimed: socket.socket) -> HttpS
     return await asyncio.to_thread(build)
 
 
-def _uvicorn(plan: Plan, app: object, claimed: socket.socket) -> HttpServer:
+def _uvicorn(
+    plan: Plan, app: object, claimed: socket.socket, *, tls: Tls | None = None
+) -> HttpServer:
     from tidegate_realtime.api.servers.uvicorn import UvicornServer  # only if asked for
 
     limit_s = ns_to_seconds(ms_to_ns(plan.serve.drain_limit_ms))
-    return UvicornServer(app, claimed, drain_limit_s=limit_s)
+    return UvicornServer(app, claimed, drain_limit_s=limit_s, tls=tls)

@@ -8,12 +8,15 @@ from typing import Final
 
 from tidegate.artifacts.store import ArtifactStore
 from tidegate.cli.exits import ExitCode
-from tidegate.errors import ModelNotFoundError, SettingError
+from tidegate.errors import ModelNotFoundError
 from tidegate.ids import DEFAULT_ALIAS, ModelRef
+from tidegate.keys.ring import Keyring
 from tidegate.objects.opening import open_store
 from tidegate.observability import configure_logging, get_logger
 from tidegate.settings import Settings, load_settings
-from tidegate_realtime.api.servers.sockets import check_free, is_loopback, numeric_host
+from tidegate_realtime.api.servers.sockets import check_free, numeric_host
+from tidegate_realtime.api.servers.tls import Tls
+from tidegate_realtime.main.guarding import check_reach, open_keys, open_tls
 from tidegate_realtime.settings import ServeSettings
 
 log: Final = get_logger(__name__)
@@ -29,12 +32,17 @@ class Plan:
     """Numeric."""
     store: ArtifactStore
     models: tuple[ModelRef, ...]
+    keys: Keyring | None
+    """What callers and operators show; ``None``: nobody is asked."""
+    tls: Tls | None
+    """Of the public listeners; ``None``: they speak plain HTTP."""
 
     @property
     def public_url(self) -> str:
         """Where somebody on this machine reaches the public listener."""
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
-        return f"http://{f'[{host}]' if ':' in host else host}:{self.serve.port}"
+        scheme = "http" if self.tls is None else "https"
+        return f"{scheme}://{f'[{host}]' if ':' in host else host}:{self.serve.port}"
 
 
 def start(*, config: Path | None, flags: Mapping[str, object], slo_ms: float | None) -> ExitCode:
@@ -64,26 +72,18 @@ def make_plan(*, config: Path | None, flags: Mapping[str, object], slo_ms: float
     settings = load_settings(config=config, flags=flags)
     serve = settings.section(ServeSettings)
     host = numeric_host(serve.host)
-    _check_reach(host, serve)
+    keys = open_keys(settings.base.keys_file)
+    check_reach(host, serve, keys)
+    tls = open_tls(serve)
     check_free(host, serve.port)
     store = ArtifactStore(open_store(settings.store))
     models = _models(serve, store)
     if slo_ms is not None:
         objectives = {f"models.{ref.name}.slo_ms": slo_ms for ref in models}
         settings = load_settings(config=config, flags={**flags, **objectives})
-    return Plan(settings=settings, serve=serve, host=host, store=store, models=models)
-
-
-def _check_reach(host: str, serve: ServeSettings) -> None:
-    if is_loopback(host):
-        return
-    if not serve.anonymous_predict:
-        raise SettingError(
-            f"{host} can be reached from outside this machine, and there are no keys yet: whoever "
-            "reaches it could use every model. Add --anonymous-predict if that is meant, or stay "
-            "on 127.0.0.1 behind a proxy that asks for credentials."
-        )
-    log.warning("open_to_anybody", host=host, port=serve.port, scope="predict")
+    return Plan(
+        settings=settings, serve=serve, host=host, store=store, models=models, keys=keys, tls=tls
+    )
 
 
 def _models(serve: ServeSettings, store: ArtifactStore) -> tuple[ModelRef, ...]:

@@ -4,13 +4,14 @@ import asyncio
 from importlib.util import find_spec
 from typing import Final
 
-from granian.constants import HTTPModes
+from granian.constants import HTTPModes, SSLProtocols
 from granian.http import HTTP1Settings
 from granian.server.embed import Server
 
 from tidegate.errors import SettingError
 from tidegate_realtime.api.guards import HEADER_LIMIT_S
 from tidegate_realtime.api.rsgi import RsgiApp
+from tidegate_realtime.api.servers.tls import Tls
 
 _BACKLOG: Final = 1024
 _BACKPRESSURE: Final = 4096
@@ -38,7 +39,7 @@ def check_loop() -> None:
 class GranianServer:
     """One granian worker in this process and loop; its I/O runs in a Rust thread."""
 
-    def __init__(self, app: RsgiApp, *, host: str, port: int) -> None:
+    def __init__(self, app: RsgiApp, *, host: str, port: int, tls: Tls | None = None) -> None:
         """Prepare it; check that the address is free right before ``serve``."""
         self._address = (host, port)
         self._server = Server(
@@ -52,6 +53,11 @@ class GranianServer:
             http1_settings=HTTP1Settings(
                 header_read_timeout=int(HEADER_LIMIT_S * 1000), max_buffer_size=_BUFFER_BYTES
             ),
+            ssl_cert=tls and tls.cert,
+            ssl_key=tls and tls.key,
+            ssl_protocol_min=SSLProtocols.tls12,  # 1.3 alone would refuse clients still in use
+            ssl_ca=tls and tls.client_ca,
+            ssl_client_verify=tls is not None and tls.client_ca is not None,
             log_enabled=False,  # else it says at every start that embedding is experimental
         )
 

@@ -6,6 +6,7 @@ the protocol below adds both. Signals and the socket are ours.
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
@@ -16,6 +17,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from tidegate_realtime.api.error_map import STATUS_BY_CODE
 from tidegate_realtime.api.guards import HEADER_LIMIT_BYTES, HEADER_LIMIT_COUNT, HEADER_LIMIT_S
+from tidegate_realtime.api.servers.tls import Tls
 
 KEEP_ALIVE_S: Final = 75
 _BACKLOG: Final = 2048
@@ -103,7 +105,14 @@ class _Server(Server):
 class UvicornServer:
     """One listener on a socket that is bound already."""
 
-    def __init__(self, app: Any, claimed: socket.socket, *, drain_limit_s: float) -> None:  # noqa: ANN401 - each server types ASGI its own way
+    def __init__(
+        self,
+        app: Any,  # noqa: ANN401 - each server types ASGI its own way
+        claimed: socket.socket,
+        *,
+        drain_limit_s: float,
+        tls: Tls | None = None,
+    ) -> None:
         """Listen on ``claimed``; connections wait until ``serve`` accepts them."""
         claimed.listen(_BACKLOG)
         self._socket = claimed
@@ -120,6 +129,10 @@ class UvicornServer:
                 log_config=None,
                 access_log=False,
                 server_header=False,
+                ssl_certfile=tls and tls.cert,
+                ssl_keyfile=tls and tls.key,
+                ssl_ca_certs=tls and tls.client_ca and str(tls.client_ca),
+                ssl_cert_reqs=ssl.CERT_REQUIRED if tls and tls.client_ca else ssl.CERT_NONE,
             )
         )
 

@@ -1,0 +1,81 @@
+"""Who may reach a listener, and who may do what there: decided before anything listens."""
+
+import ssl
+from pathlib import Path
+from typing import Final
+
+from tidegate.clock.system import SystemClock
+from tidegate.errors import SettingError
+from tidegate.keys.access import Access
+from tidegate.keys.key import Scope
+from tidegate.keys.ring import Keyring
+from tidegate.observability import get_logger
+from tidegate_realtime.api.policy import Policy
+from tidegate_realtime.api.servers.sockets import is_loopback
+from tidegate_realtime.api.servers.tls import Tls
+from tidegate_realtime.settings import ServeSettings
+
+log: Final = get_logger(__name__)
+
+
+def open_keys(file: Path | None) -> Keyring | None:
+    """Read the keys, if there are to be any; blocks.
+
+    Raises:
+        KeyFileError: The file that was named is none.
+    """
+    return None if file is None else Keyring(file, SystemClock())
+
+
+def build_policy(serve: ServeSettings, keys: Keyring | None) -> Policy:
+    """Say whom the listeners answer."""
+    anonymous = {Scope.PREDICT} if serve.anonymous_predict else set()
+    return Policy(
+        access=Access(keys, anonymous=anonymous),
+        hosts=frozenset(name.lower() for name in serve.hosts),
+        admin_hosts=frozenset(name.lower() for name in serve.admin_hosts),
+    )
+
+
+def check_reach(host: str, serve: ServeSettings, keys: Keyring | None) -> None:
+    """Refuse to be reached from outside this machine unless it is said who may ask.
+
+    Raises:
+        SettingError: There are no keys, and nobody said that none are needed.
+    """
+    if is_loopback(host):
+        return
+    if keys is None and not serve.anonymous_predict:
+        raise SettingError(
+            f"{host} can be reached from outside this machine, and there are no keys: whoever "
+            "reaches it could use every model. Make one (tidegate keys create --file keys.json "
+            "--scope predict --tenant NAME) and add --keys-file keys.json; or add "
+            "--anonymous-predict if anybody may ask; or stay on 127.0.0.1 behind a proxy that asks "
+            "for credentials."
+        )
+    if serve.anonymous_predict:
+        log.warning("open_to_anybody", host=host, port=serve.port, scope="predict")
+    elif serve.tls_cert is None:
+        log.warning("keys_without_tls", host=host, port=serve.port)
+
+
+def open_tls(serve: ServeSettings) -> Tls | None:
+    """Check the certificate, its key and the authority of the callers' certificates.
+
+    Raises:
+        SettingError: They are incomplete, cannot be read, or do not belong together.
+    """
+    if serve.tls_cert is None or serve.tls_key is None:
+        if serve.tls_cert or serve.tls_key or serve.tls_client_ca:
+            raise SettingError(
+                "TLS needs both serve.tls_cert and serve.tls_key; serve.tls_client_ca adds to them"
+            )
+        return None
+    tls = Tls(cert=serve.tls_cert, key=serve.tls_key, client_ca=serve.tls_client_ca)
+    try:
+        tls.context()
+    except (OSError, ssl.SSLError) as error:
+        files = ", ".join(str(file) for file in tls if file is not None)
+        reason = getattr(error, "reason", None) or error.strerror or error
+        raise SettingError(f"TLS cannot be set up with {files}: {reason}") from error
+    return tls
