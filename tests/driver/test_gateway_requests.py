@@ -299,7 +299,7 @@ REFUSED: list[tuple[str, Callable[[], FakeExchange], int, str]] = [
     ),
     (
         "layout",
-        lambda: post(INFER, infer_body([1, 2]), inference_header_content_length="9"),
+        lambda: post(INFER, infer_body([1, 2]), inference_header_content_length="9999"),
         400,
         "binary_layout",
     ),

@@ -1,7 +1,7 @@
 """A request without a server: its body is there, comes when a test says so, or never."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tidegate.units import Nanoseconds
 from tidegate_realtime.api.exchange import Exchange
@@ -38,6 +38,9 @@ class FakeExchange(Exchange):
 
     def header(self, name: str) -> str | None:
         return self.headers.get(name)
+
+    def header_values(self, name: str) -> Sequence[str]:
+        return [self.headers[name]] if name in self.headers else []
 
     async def read(self, limit_bytes: int) -> bytes:
         complete = False

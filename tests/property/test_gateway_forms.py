@@ -121,7 +121,7 @@ def test_any_instances_are_answered_or_refused(
     assert {array.shape[0] for array in asked.inputs.values()} == {asked.rows}
     outputs = version.model.run(asked.inputs)
     try:
-        written = form.encode(version, asked, outputs, request_id="r")
+        written = form.encode(version, asked, outputs, request_id="r").body
     except NonFiniteOutputError:
         assert not all(np.isfinite(v).all() for v in outputs.values() if v.dtype.kind == "f")
         return

@@ -59,7 +59,7 @@ def test_every_datatype_comes_back_bit_by_bit_flat_and_nested(
     tensor: tuple[str, np.ndarray[Any, Any]], nested: bool
 ) -> None:
     datatype, values = tensor
-    written = encode_response(TAG, id=None, outputs=[NamedOutput("x", datatype, values)])
+    written = encode_response(TAG, id=None, outputs=[NamedOutput("x", datatype, values)]).body
     read = decode_request(as_request(written, nested=nested)).inputs["x"]
     assert read.dtype == np.dtype(DATATYPES[datatype].numpy)
     assert read.shape == values.shape

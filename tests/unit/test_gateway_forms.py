@@ -45,7 +45,7 @@ def decode(served: ServedVersion, content: object) -> Asked:
 
 def predictions(served: ServedVersion, rows: int, **outputs: np.ndarray[Any, Any]) -> object:
     asked = Asked(inputs={}, rows=rows, outputs=())
-    return orjson.loads(FORM.encode(served, asked, outputs, request_id="r"))["predictions"]
+    return orjson.loads(FORM.encode(served, asked, outputs, request_id="r").body)["predictions"]
 
 
 def test_the_only_output_stands_bare(echo: ServedVersion) -> None:
@@ -56,7 +56,7 @@ def test_the_only_output_stands_bare(echo: ServedVersion) -> None:
 def test_labels_make_objects_with_the_label_first(table: ServedVersion) -> None:
     values = np.array([[0.25, 0.75]], np.float32)
     asked = Asked(inputs={}, rows=1, outputs=())
-    written = FORM.encode(table, asked, {"output": values}, request_id="r")
+    written = FORM.encode(table, asked, {"output": values}, request_id="r").body
     assert written.startswith(
         b'{"predictions":[{"label":"leaves","probability":0.75,"prediction":[0.25,0.75]}],'
     )

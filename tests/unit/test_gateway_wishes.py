@@ -1,7 +1,7 @@
 import pytest
 
 from tidegate.oip.errors import BadOptionError
-from tidegate.oip.request import Parameter
+from tidegate.oip.parameters import Parameter
 from tidegate.units import NS_PER_MS, Nanoseconds
 from tidegate_realtime.api.wishes import (
     Deadline,

@@ -8,7 +8,13 @@ import orjson
 import pytest
 
 from tidegate.errors import RequestRejectedError
-from tidegate.oip import NamedOutput, ResponseTag, decode_request, encode_response
+from tidegate.oip import (
+    NamedOutput,
+    ResponseTag,
+    WantedOutput,
+    decode_request,
+    encode_response,
+)
 from tidegate.oip.errors import NonFiniteOutputError
 from tidegate.oip.limits import check_raw_json
 
@@ -34,7 +40,7 @@ def test_a_reply_has_exactly_these_bytes() -> None:
         NamedOutput("label", "BYTES", np.array(["benign"], object)),
         NamedOutput("n", "INT64", np.array([2**63 - 1], np.int64)),
     ]
-    assert encode_response(TAG, id="", outputs=outputs) == (
+    assert encode_response(TAG, id="", outputs=outputs).body == (
         b'{"model_name":"risk","model_version":"7","id":"",'
         b'"parameters":{"tidegate_digest":"sha256:ab"},"outputs":['
         b'{"name":"p","datatype":"FP32","shape":[1,2],"data":[0.1,1.0]},'
@@ -46,7 +52,7 @@ def test_a_reply_has_exactly_these_bytes() -> None:
 @pytest.mark.field_fault("P-04")
 def test_an_output_has_no_parameters() -> None:
     output = NamedOutput("p", "FP32", np.ones((1, 1), np.float32))
-    reply = orjson.loads(encode_response(TAG, id=None, outputs=[output]))
+    reply = orjson.loads(encode_response(TAG, id=None, outputs=[output]).body)
     assert reply["outputs"][0].keys() == {"name", "datatype", "shape", "data"}
     assert "id" not in reply
 
@@ -60,7 +66,7 @@ def test_an_unknown_datatype_is_told_each_that_there_is_once() -> None:
 
 def test_a_request_is_read() -> None:
     read = decode_request(request(id="a", outputs=[{"name": "p"}], parameters={"unknown": 1}))
-    assert (read.id, read.rows, read.outputs) == ("a", 1, ("p",))
+    assert (read.id, read.rows, read.outputs) == ("a", 1, (WantedOutput("p", binary=False),))
     assert read.inputs["x"].dtype == np.float32
     assert read.inputs["x"].tolist() == [[1, 2]]
 
@@ -200,10 +206,13 @@ def test_nested_data_must_have_the_shape(data: list[Any], fits: bool) -> None:
         ({"outputs": []}, "malformed_request"),
         ({"outputs": [{"name": "p"}, {"name": "p"}]}, "malformed_request"),
         ({"outputs": [{"name": str(n)} for n in range(65)]}, "malformed_request"),
-        (
-            {"outputs": [{"name": "p", "parameters": {"classification": 3}}]},
-            "unsupported_parameter",
-        ),
+        ({"outputs": [{"name": "p", "parameters": {"classification": -3}}]}, "malformed_request"),
+        ({"outputs": [{"name": "p", "parameters": {"classification": True}}]}, "malformed_request"),
+        ({"outputs": [{"name": "p", "parameters": {"binary_data": 1}}]}, "malformed_request"),
+        ({"parameters": {"binary_data_output": "yes"}}, "malformed_request"),
+        ({"parameters": {"classification": 3}}, "unsupported_parameter"),
+        ({"parameters": {"tidegate_allow_degraded": "no"}}, "bad_option"),
+        ({"parameters": {"shared_memory_region": "r"}}, "unsupported_parameter"),
         ({"parameters": {"sequence_id": 3}}, "unsupported_parameter"),
         ({"parameters": {"tidegate_alow_degraded": True}}, "bad_option"),
         ({"parameters": {"nested": {}}}, "malformed_request"),
@@ -255,7 +264,7 @@ def test_a_value_that_json_cannot_say_is_an_error_of_the_model(value: float) -> 
 
 def test_the_word_null_in_a_text_is_no_error() -> None:
     output = NamedOutput("text", "BYTES", np.array(["null"], object))
-    assert b'"null"' in encode_response(TAG, id="null", outputs=[output])
+    assert b'"null"' in encode_response(TAG, id="null", outputs=[output]).body
 
 
 @pytest.mark.field_fault("P-38")

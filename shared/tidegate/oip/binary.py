@@ -95,35 +95,40 @@ def _strings(
             f"it has {end} bytes."
         )
     check_elements(name, elements, limits.items)
-    items: list[str] = []
+    items: list[bytes | memoryview] = []
     place = 0
     for _ in range(elements):
         begin = place + _LENGTH.size
         place = begin + _LENGTH.unpack_from(blob, place)[0] if begin <= end else begin
         if place > end:
             raise BinaryLayoutError(f"{name!r}: item {len(items)} goes beyond its bytes.")
-        items.append(text_of(blob[begin:place], name=name, place=len(items), limits=limits))
+        items.append(blob[begin:place])
     if place != end:
         raise BinaryLayoutError(
             f"{name!r}: its {elements} items end {end - place} bytes before its bytes do."
         )
-    array = np.empty(elements, object)
-    array[:] = items
-    return array.reshape(shape)
+    return text_array(items, name=name, limits=limits).reshape(shape)
 
 
-def text_of(item: bytes | memoryview, *, name: str, place: int, limits: WireLimits) -> str:
-    """Read one item of a BYTES tensor.
+def text_array(
+    items: Sequence[bytes | memoryview], *, name: str, limits: WireLimits = DEFAULT_LIMITS
+) -> Array:
+    """Make a flat BYTES tensor of its items.
 
     Raises:
-        MalformedRequestError: It is too long, or no UTF-8.
+        MalformedRequestError: One is too long, or no UTF-8.
     """
-    if len(item) > limits.item_bytes:
+    if items and max(map(len, items)) > limits.item_bytes:
         raise MalformedRequestError(f"{name!r}: an item is longer than {limits.item_bytes} bytes.")
+    texts: list[str] = []
     try:
-        return str(item, "utf-8")
+        for item in items:
+            texts.append(str(item, "utf-8"))  # noqa: PERF401 - its length tells which one failed
     except UnicodeDecodeError as error:
-        raise MalformedRequestError(f"{name!r}: item {place} is no UTF-8 text.") from error
+        raise MalformedRequestError(f"{name!r}: item {len(texts)} is no UTF-8 text.") from error
+    array = np.empty(len(texts), object)
+    array[:] = texts
+    return array
 
 
 def _items(values: Array) -> Iterator[bytes]:

@@ -75,6 +75,22 @@ class TooManyElementsError(LimitExceededError):
     code = "too_many_elements"
 
 
+class ReplyTooLargeError(LimitExceededError):
+    """The reply would be longer than one may be."""
+
+    code = "body_too_large"
+
+    @classmethod
+    def of_bytes(cls, found: int, *, limit: int) -> Self:
+        """Describe one reply by its length in bytes."""
+        error = cls(
+            f"The reply would have about {found} bytes; at most {limit} are sent. Ask for fewer "
+            "rows or outputs, or for binary tensor data."
+        )
+        error.limit, error.found = limit, found
+        return error
+
+
 class NonFiniteOutputError(BackendError):
     """The model answered NaN or infinity, which JSON cannot say."""
 
@@ -84,6 +100,6 @@ class NonFiniteOutputError(BackendError):
     def of_output(cls, name: str) -> Self:
         """Describe one output."""
         return cls(
-            f"Output {name!r} holds NaN or infinity, which JSON cannot say. The request is as it "
-            "should be; the model's answer to it is not."
+            f"Output {name!r} holds NaN or infinity, which JSON cannot say and nothing can rank. "
+            "The request is as it should be; the model's answer to it is not."
         )

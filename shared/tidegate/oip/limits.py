@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 
 from tidegate.oip.errors import MalformedJsonError, TooManyElementsError
+from tidegate.oip.scanning import has_more_than
 
 _MIB: Final = 1 << 20
 
@@ -42,6 +43,8 @@ class WireLimits:
 
 DEFAULT_LIMITS: Final = WireLimits()
 
+_SHORT_BYTES: Final = 1_024
+"""Up to here it takes longer to search a body than to count in it."""
 _BLOCK: Final = _MIB
 _STRINGS: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 """A string, also one that never ends, so that each byte is looked at once."""
@@ -58,19 +61,27 @@ def check_raw_json(body: bytes, limits: WireLimits = DEFAULT_LIMITS) -> None:
         TooManyElementsError: More commas than allowed, wherever they stand.
         MalformedJsonError: Nested deeper than allowed. Brackets in strings do not count.
     """
-    commas = body.count(b",")
-    if commas > limits.commas:
+    # No body has more commas than bytes, so that nearly all need not be counted.
+    if len(body) > limits.commas and (commas := body.count(b",")) > limits.commas:
         raise TooManyElementsError.of(
             "values (commas in its JSON)",
             limit=limits.commas,
             found=commas,
-            advice="Send its rows in several requests.",
+            advice="Send its rows in several requests, or as binary tensor data.",
         )
-    if body.count(b"[") + body.count(b"{") > limits.depth and _is_deeper(body, limits.depth):
+    if _has_many_brackets(body, limits.depth) and _is_deeper(body, limits.depth):
         raise MalformedJsonError(
             f"The JSON is nested deeper than {limits.depth} levels; a request needs no more than "
             "the rank of its tensors and a few."
         )
+
+
+def _has_many_brackets(body: bytes, limit: int) -> bool:
+    """Whether it could be nested deeper; where not, neither kind is more than half of the limit."""
+    if len(body) < _SHORT_BYTES:
+        return body.count(b"[") + body.count(b"{") > limit
+    half = limit // 2
+    return has_more_than(body, b"[", half) or has_more_than(body, b"{", half)
 
 
 def _is_deeper(body: bytes, limit: int) -> bool:

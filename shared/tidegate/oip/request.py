@@ -5,22 +5,16 @@ from typing import Any, Final
 
 import msgspec
 
-from tidegate.oip.errors import (
-    BadOptionError,
-    MalformedRequestError,
-    TooManyRowsError,
-    UnsupportedParameterError,
-)
+from tidegate.oip.binary import array_from_bytes
+from tidegate.oip.errors import MalformedRequestError
+from tidegate.oip.layout import Blobs
 from tidegate.oip.limits import DEFAULT_LIMITS, WireLimits
+from tidegate.oip.parameters import OF_INPUT, Parameter, Parameters, check_parameters, flag
 from tidegate.oip.parsing import parse
+from tidegate.oip.scanning import has_boolean
+from tidegate.oip.shapes import check_elements, check_rows, check_shape
 from tidegate.oip.values import Array, array_from_json
-
-Parameter = str | int | float | bool
-Parameters = Mapping[str, Parameter]
-
-_REFUSED: Final = ("shared_memory_", "sequence_", "binary_data_size", "classification")
-"""Beginnings of parameters that cannot be ignored: without them the request means another thing."""
-OPTION_PREFIX: Final = "tidegate_"
+from tidegate.oip.wanted import WantedOutput, wanted_outputs
 
 
 class _Output(msgspec.Struct):
@@ -32,7 +26,7 @@ class _Tensor(msgspec.Struct):
     name: str
     shape: list[int]
     datatype: str
-    data: list[Any]
+    data: list[Any] | msgspec.UnsetType = msgspec.UNSET
     parameters: dict[str, Parameter] | None = None
 
 
@@ -56,53 +50,64 @@ class InferRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Leading dimension of every input, at least 1."""
     inputs: dict[str, Array]
     """``(rows, …)`` each, by name, as they came; not yet compared with any signature."""
-    outputs: tuple[str, ...] | None
-    """Names of the wanted outputs, each once; ``None`` for all."""
+    outputs: tuple[WantedOutput, ...] | None
+    """The wanted outputs, each once; ``None`` for all."""
+    binary: bool = False
+    """The form of all outputs where none is named."""
     parameters: Parameters
 
 
 _DECODER: Final = msgspec.json.Decoder(_Request)
+_NOTHING: Final[Parameters] = {}
+_NO_BLOBS: Final = Blobs(b"", 0)
+"""For a body that is JSON altogether; nothing can be taken of it, so that all share it."""
 
 
-def decode_request(body: bytes, limits: WireLimits = DEFAULT_LIMITS) -> InferRequest:
-    """Read a request that is JSON altogether.
+def decode_request(
+    body: bytes, *, json_bytes: int | None = None, limits: WireLimits = DEFAULT_LIMITS
+) -> InferRequest:
+    """Read a request.
+
+    Args:
+        body: JSON, and behind it the bytes of the inputs that carry ``binary_data_size``. Arrays
+            of these are views of it.
+        json_bytes: Where the JSON ends, as ``json_length`` found; by default with the body.
+        limits: Looked at before anything is made.
 
     Raises:
-        MalformedJsonError: The body is no JSON, or nested too deeply; NaN and Infinity are none.
+        MalformedJsonError: The JSON is none, or nested too deeply; NaN and Infinity are none.
         MalformedRequestError: A field is missing, has another type, or contradicts another one.
-        NeedsBinaryError: A 16-bit float.
+        NeedsBinaryError: A 16-bit float in the JSON.
+        BinaryLayoutError: The bytes behind the JSON are not those of the tensors.
         TooManyElementsError, TooManyRowsError: It is sound, but too large.
         UnsupportedParameterError, BadOptionError: A parameter that cannot be ignored.
     """
-    wire = parse(body, _DECODER, expected="The request is not as the protocol says", limits=limits)
-    parameters = wire.parameters or {}
+    end = len(body) if json_bytes is None else json_bytes
+    text = body if end == len(body) else body[:end]
+    wire = parse(text, _DECODER, expected="The request is not as the protocol says", limits=limits)
+    parameters = wire.parameters or _NOTHING
     check_parameters(parameters)
-    booleans = b"true" in body or b"false" in body
-    inputs = _inputs(wire.inputs, limits, booleans=booleans)
-    rows = _rows(inputs, limits)
-    outputs = None if wire.outputs is None else _outputs(wire.outputs, limits)
+    binary = flag(parameters, "binary_data_output", default=False)
+    booleans = has_boolean(text)
+    blobs = _NO_BLOBS if text is body else Blobs(body, end)
+    inputs = _inputs(wire.inputs, blobs, limits, booleans=booleans)
+    blobs.check_end()
+    outputs = wire.outputs
     return InferRequest(
-        id=wire.id, rows=rows, inputs=inputs, outputs=outputs, parameters=parameters
+        id=wire.id,
+        rows=rows_of(inputs, limits),
+        inputs=inputs,
+        outputs=None
+        if outputs is None
+        else wanted_outputs([(o.name, o.parameters) for o in outputs], limits, binary=binary),
+        binary=binary,
+        parameters=parameters,
     )
 
 
-def check_parameters(parameters: Parameters) -> None:
-    """Accept parameters that may be ignored; the protocol says that unknown ones are.
-
-    Raises:
-        UnsupportedParameterError: One that would change what the request means.
-        BadOptionError: One of ours that does not exist.
-    """
-    for name in parameters:
-        if name.startswith(_REFUSED):
-            raise UnsupportedParameterError(
-                f"The parameter {name[:80]!r} is not supported here; leave it out."
-            )
-        if name.startswith(OPTION_PREFIX):
-            raise BadOptionError(f"There is no option {name[:80]!r}; leave it out.")
-
-
-def _inputs(tensors: Sequence[_Tensor], limits: WireLimits, *, booleans: bool) -> dict[str, Array]:
+def _inputs(
+    tensors: Sequence[_Tensor], blobs: Blobs, limits: WireLimits, *, booleans: bool
+) -> dict[str, Array]:
     if not 0 < len(tensors) <= limits.tensors:
         raise MalformedRequestError(
             f"The request has {len(tensors)} inputs; 1 to {limits.tensors} are accepted."
@@ -111,23 +116,31 @@ def _inputs(tensors: Sequence[_Tensor], limits: WireLimits, *, booleans: bool) -
     for tensor in tensors:
         if tensor.name in inputs:
             raise MalformedRequestError(f"The input {tensor.name[:80]!r} is there twice.")
-        inputs[tensor.name] = _array(tensor, limits, booleans=booleans)
+        inputs[tensor.name] = _array(tensor, blobs, limits, booleans=booleans)
+    if len(inputs) > 1:  # else it has been compared with the limit of one
+        elements = sum([array.size for array in inputs.values()])
+        check_elements("all inputs", elements, limits.request_elements)
     return inputs
 
 
-def _array(tensor: _Tensor, limits: WireLimits, *, booleans: bool) -> Array:
-    name, shape = tensor.name[:80], tensor.shape
-    if not 0 < len(shape) <= limits.rank:
-        raise MalformedRequestError(
-            f"{name!r}: its shape has {len(shape)} dimensions; 1 (the rows) to {limits.rank} are "
-            "accepted."
-        )
-    if min(shape) < 0:
-        raise MalformedRequestError(f"{name!r}: its shape has a negative dimension.")
+def _array(tensor: _Tensor, blobs: Blobs, limits: WireLimits, *, booleans: bool) -> Array:
+    name, shape, data = tensor.name[:80], tensor.shape, tensor.data
+    check_shape(name, shape, limits)
+    size = None
     if tensor.parameters:
-        check_parameters(tensor.parameters)
+        check_parameters(tensor.parameters, known=OF_INPUT)
+        size = tensor.parameters.get("binary_data_size")
+    if data is msgspec.UNSET:
+        if size is None:
+            raise MalformedRequestError(f"{name!r}: it has neither data nor binary_data_size.")
+        blob = blobs.take(name, size)
+        return array_from_bytes(
+            blob, name=name, datatype=tensor.datatype, shape=shape, limits=limits
+        )
+    if size is not None:
+        raise MalformedRequestError(f"{name!r}: it has both data and binary_data_size; choose one.")
     array = array_from_json(
-        tensor.data, name=name, datatype=tensor.datatype, shape=shape, booleans=booleans
+        data, name=name, datatype=tensor.datatype, shape=shape, booleans=booleans
     )
     if tensor.datatype == "BYTES":
         _check_items(array, name, limits)
@@ -143,7 +156,13 @@ def _check_items(array: Array, name: str, limits: WireLimits) -> None:
             )
 
 
-def _rows(inputs: Mapping[str, Array], limits: WireLimits) -> int:
+def rows_of(inputs: Mapping[str, Array], limits: WireLimits) -> int:
+    """Return the leading dimension that all inputs share, at least 1.
+
+    Raises:
+        MalformedRequestError: They differ in it, or it is 0.
+        TooManyRowsError: It is more than one request may carry.
+    """
     counts = {array.shape[0] for array in inputs.values()}
     rows: int = counts.pop()
     if counts:
@@ -155,30 +174,3 @@ def _rows(inputs: Mapping[str, Array], limits: WireLimits) -> int:
         raise MalformedRequestError("The request has no rows; send at least one.")
     check_rows(rows, limits)
     return rows
-
-
-def check_rows(rows: int, limits: WireLimits) -> None:
-    """Refuse more rows than one request may carry.
-
-    Raises:
-        TooManyRowsError: With the limit and what was found.
-    """
-    if rows > limits.rows:
-        raise TooManyRowsError.of(
-            "rows", limit=limits.rows, found=rows, advice="Send them in several requests."
-        )
-
-
-def _outputs(wanted: Sequence[_Output], limits: WireLimits) -> tuple[str, ...]:
-    if not 0 < len(wanted) <= limits.outputs:
-        raise MalformedRequestError(
-            f"The request names {len(wanted)} outputs; 1 to {limits.outputs} are accepted, and "
-            "without the field all come back."
-        )
-    for output in wanted:
-        if output.parameters:
-            check_parameters(output.parameters)
-    names = tuple(output.name for output in wanted)
-    if len(set(names)) != len(names):
-        raise MalformedRequestError("An output is asked for twice; name each once.")
-    return names

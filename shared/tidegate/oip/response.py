@@ -1,13 +1,16 @@
 """From tensors to the bytes of an ``infer`` reply."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
 import orjson
 
-from tidegate.oip.errors import NonFiniteOutputError
+from tidegate.oip.binary import bytes_from_array
+from tidegate.oip.errors import NonFiniteOutputError, ReplyTooLargeError
+from tidegate.oip.limits import DEFAULT_LIMITS, WireLimits
+from tidegate.oip.scanning import has_word
 from tidegate.oip.values import Array, json_from_array
 
 
@@ -29,36 +32,95 @@ class NamedOutput(msgspec.Struct, frozen=True):
     datatype: str
     values: Array
     """``(rows, …)``; of ``str`` where the datatype is BYTES."""
+    binary: bool = False
+    """Its bytes follow the JSON; a 16-bit float can travel in no other way."""
 
 
-def encode_response(tag: ResponseTag, *, id: str | None, outputs: Sequence[NamedOutput]) -> bytes:
-    """Write a reply as JSON.
+class EncodedReply(NamedTuple):
+    """The bytes of a reply."""
+
+    body: bytes
+    json_bytes: int | None
+    """How many of them are JSON, if bytes of tensors follow; ``None``: all."""
+
+
+_WIDEST_VALUE: Final = 25
+"""Characters of an FP64 in JSON with its comma; of an INT64 21, of an FP32 16."""
+_SMALL_BYTES: Final = 128 << 10
+"""Of an output; as many of these as a reply may have are below its limit whatever they hold."""
+
+
+def encode_response(
+    tag: ResponseTag,
+    *,
+    id: str | None,
+    outputs: Sequence[NamedOutput],
+    limits: WireLimits = DEFAULT_LIMITS,
+) -> EncodedReply:
+    """Write a reply: JSON, and behind it the bytes of the outputs that are wanted so.
 
     Args:
         tag: Which model made it.
         id: The request's own; left out where the request had none.
-        outputs: In the order in which they are to appear; no 16-bit floats.
+        outputs: In the order in which they are to appear; 16-bit floats as bytes.
+        limits: Of the reply as a whole, looked at before it is written.
 
     Raises:
         NonFiniteOutputError: A value is NaN or infinite, which JSON cannot say.
+        ReplyTooLargeError: It would be longer than a reply may be.
     """
+    for output in outputs:
+        if output.values.nbytes > _SMALL_BYTES or output.datatype == "BYTES":
+            check_reply_size(((o.values, o.binary) for o in outputs), limits.reply_bytes)
+            break
     reply: dict[str, Any] = {"model_name": tag.model_name, "model_version": tag.model_version}
     if id is not None:
         reply["id"] = id
     reply["parameters"] = tag.parameters
-    reply["outputs"] = [
-        {
-            "name": output.name,
-            "datatype": output.datatype,
-            "shape": output.values.shape,
-            "data": json_from_array(output.values),
-        }
-        for output in outputs
-    ]
-    body = orjson.dumps(reply, option=orjson.OPT_SERIALIZE_NUMPY)
-    if b"null" in body:
-        refuse_non_finite((output.name, output.values) for output in outputs)
-    return body
+    blobs: list[memoryview] = []
+    reply["outputs"] = [_described(output, blobs) for output in outputs]
+    text = orjson.dumps(reply, option=orjson.OPT_SERIALIZE_NUMPY)
+    if has_word(text, b"null", at=1):
+        refuse_non_finite((o.name, o.values) for o in outputs if not o.binary)
+    if not blobs:
+        return EncodedReply(text, None)
+    return EncodedReply(b"".join([text, *blobs]), len(text))
+
+
+def _described(output: NamedOutput, blobs: list[memoryview]) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "name": output.name,
+        "datatype": output.datatype,
+        "shape": output.values.shape,
+    }
+    if output.binary:
+        blob = bytes_from_array(output.values)
+        blobs.append(blob)
+        described["parameters"] = {"binary_data_size": len(blob)}
+    else:
+        described["data"] = json_from_array(output.values)
+    return described
+
+
+def check_reply_size(values: Iterable[tuple[Array, bool]], limit: int) -> None:
+    """Reckon how long a reply becomes, before anything of it is made.
+
+    Args:
+        values: Of each output, and whether it goes as bytes. Strings are counted by characters.
+        limit: In bytes.
+
+    Raises:
+        ReplyTooLargeError: With the limit and what was reckoned.
+    """
+    reckoned = sum([_reckoned(array, binary=binary) for array, binary in values])
+    if reckoned > limit:
+        raise ReplyTooLargeError.of_bytes(reckoned, limit=limit)
+
+
+def _reckoned(values: Array, *, binary: bool) -> int:
+    if values.dtype.kind == "O":
+        return sum(map(len, values.ravel())) + 4 * values.size
+    return int(values.nbytes) if binary else int(values.size) * _WIDEST_VALUE
 
 
 def refuse_non_finite(arrays: Iterable[tuple[str, Array]]) -> None:

@@ -1,7 +1,7 @@
 """The endpoint under any ASGI server (3.0): uvicorn, as the alternative to granian."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any, Final
 
 from tidegate.clock import Clock
@@ -23,12 +23,13 @@ _CALLER_LEFT: Final = 499
 class AsgiExchange(Exchange):
     """One request that came by an ASGI server."""
 
-    __slots__ = ("_headers", "_receive", "_watcher")
+    __slots__ = ("_headers", "_pairs", "_receive", "_watcher")
 
     def __init__(self, scope: Message, receive: Receive, *, began_at_ns: Nanoseconds) -> None:
         path = scope["raw_path"].decode("latin-1")
         super().__init__(scope["method"], path, began_at_ns=began_at_ns)
-        self._headers: dict[bytes, bytes] = dict(scope["headers"])
+        self._pairs: Sequence[tuple[bytes, bytes]] = scope["headers"]
+        self._headers: dict[bytes, bytes] = dict(self._pairs)
         self._receive = receive
         self._watcher: asyncio.Task[None] | None = None
 
@@ -36,6 +37,11 @@ class AsgiExchange(Exchange):
         """Return a header; of a repeated one the last."""
         value = self._headers.get(name.encode())
         return None if value is None else value.decode("latin-1")
+
+    def header_values(self, name: str) -> Sequence[str]:
+        """Return every value of a header."""
+        sought = name.encode()
+        return [value.decode("latin-1") for key, value in self._pairs if key == sought]
 
     async def read(self, limit_bytes: int) -> bytes:
         """Return the body; it comes in pieces."""

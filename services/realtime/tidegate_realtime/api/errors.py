@@ -87,12 +87,6 @@ class UnsupportedEncodingError(RequestRejectedError):
     code = "unsupported_encoding"
 
 
-class BinaryLayoutError(RequestRejectedError):
-    """The header that splits a body into JSON and binary tensors does not fit the body."""
-
-    code = "binary_layout"
-
-
 class HostNotAllowedError(RequestRejectedError):
     """The ``Host`` is none of the names of this listener (DNS rebinding)."""
 

@@ -1,7 +1,7 @@
 """One HTTP request and the connection it came by, the same under every server."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from tidegate.units import Nanoseconds
@@ -43,6 +43,10 @@ class Exchange:
 
     def header(self, name: str) -> str | None:
         """Return a header by its lower-case name."""
+        raise NotImplementedError
+
+    def header_values(self, name: str) -> Sequence[str]:
+        """Return every value of a header by its lower-case name, one for each time it came."""
         raise NotImplementedError
 
     async def read(self, limit_bytes: int) -> bytes:

@@ -5,7 +5,7 @@ Both turn bytes into checked tensors and outputs into bytes; what lies between i
 
 import base64
 import binascii
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -13,19 +13,20 @@ import numpy as np
 import orjson
 
 from tidegate.inference.arrays import Array, Tensors
-from tidegate.oip.errors import MalformedRequestError, NeedsBinaryError
+from tidegate.oip.errors import BinaryLayoutError, MalformedRequestError
 from tidegate.oip.limits import DEFAULT_LIMITS
+from tidegate.oip.parameters import Parameter, Parameters, check_parameters
 from tidegate.oip.parsing import parse
-from tidegate.oip.request import (
-    Parameter,
-    Parameters,
-    check_parameters,
-    check_rows,
-    decode_request,
+from tidegate.oip.raw import decode_raw_request
+from tidegate.oip.request import decode_request
+from tidegate.oip.response import (
+    EncodedReply,
+    check_reply_size,
+    encode_response,
+    refuse_non_finite,
 )
-from tidegate.oip.response import NamedOutput, encode_response, refuse_non_finite
-from tidegate.oip.values import ONLY_BINARY
-from tidegate.tensors.signature import SignatureMismatchError, TensorSpec
+from tidegate.oip.shapes import check_rows
+from tidegate_realtime.api.asked_outputs import AskedOutput, asked_outputs, named_outputs
 from tidegate_realtime.api.served import SERVED_BY, ServedVersion
 
 
@@ -36,7 +37,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     rows: int
     id: str | None = None
     """As the caller gave it in the body."""
-    outputs: tuple[TensorSpec, ...]
+    outputs: tuple[AskedOutput, ...]
     """Those that are wanted, in the order of the reply."""
     parameters: Parameters = {}
     """Of the request as a whole."""
@@ -45,8 +46,13 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 class Form(Protocol):
     """One way to ask and to be answered."""
 
-    def decode(self, body: bytes, served: ServedVersion) -> Asked:
+    def decode(self, body: bytes, served: ServedVersion, *, json_bytes: int | None = None) -> Asked:
         """Read a request.
+
+        Args:
+            body: It lives as long as the arrays, which may be views of it.
+            served: The version that is meant.
+            json_bytes: How many bytes of the body, from its beginning, are JSON; by default all.
 
         Raises:
             RequestRejectedError: It cannot be read, or does not fit the model.
@@ -55,11 +61,12 @@ class Form(Protocol):
 
     def encode(
         self, served: ServedVersion, asked: Asked, outputs: Tensors, *, request_id: str
-    ) -> bytes:
+    ) -> EncodedReply:
         """Write the answer.
 
         Raises:
             NonFiniteOutputError: The model's answer cannot be said in JSON.
+            ReplyTooLargeError: It would be longer than a reply may be.
         """
         ...
 
@@ -67,41 +74,28 @@ class Form(Protocol):
 class InferForm:
     """``POST /v2/models/{m}/infer``: tensors in, tensors out."""
 
-    def decode(self, body: bytes, served: ServedVersion) -> Asked:
-        """Read an OIP request."""
-        request = decode_request(body)
+    def decode(self, body: bytes, served: ServedVersion, *, json_bytes: int | None = None) -> Asked:
+        """Read an OIP request: JSON, JSON and bytes, or the bytes of one row alone."""
         signature = served.model.signature
+        if json_bytes == 0 and body:
+            request = decode_raw_request(body, signature)
+        else:
+            request = decode_request(body, json_bytes=json_bytes)
         signature.check(request.inputs)
-        outputs = _wanted(request.outputs, signature.outputs)
-        for spec in outputs:
-            if spec.datatype in ONLY_BINARY:
-                raise NeedsBinaryError.of_tensor(spec.name, spec.datatype)
         return Asked(
             inputs=request.inputs,
             rows=request.rows,
             id=request.id,
-            outputs=outputs,
+            outputs=asked_outputs(request.outputs, served, binary=request.binary),
             parameters=request.parameters,
         )
 
     def encode(
         self, served: ServedVersion, asked: Asked, outputs: Tensors, *, request_id: str
-    ) -> bytes:
+    ) -> EncodedReply:
         """Write an OIP reply; the request id stands in its headers alone."""
-        named = [NamedOutput(s.name, s.datatype, outputs[s.name]) for s in asked.outputs]
+        named = named_outputs(asked.outputs, outputs)
         return encode_response(served.response_tag, id=asked.id, outputs=named)
-
-
-def _wanted(names: Sequence[str] | None, specs: tuple[TensorSpec, ...]) -> tuple[TensorSpec, ...]:
-    if names is None:
-        return specs
-    known = {spec.name: spec for spec in specs}
-    for name in names:
-        if name not in known:
-            raise SignatureMismatchError(
-                f"Output {name[:80]!r} is none of this model's; it has {list(known)}."
-            )
-    return tuple(known[name] for name in names)
 
 
 class _Predict(msgspec.Struct):
@@ -116,8 +110,13 @@ _BYTES_KEY: Final = "b64"
 class PredictForm:
     """``POST /v1/models/{m}:predict``: rows for people in, predictions for people out."""
 
-    def decode(self, body: bytes, served: ServedVersion) -> Asked:
+    def decode(self, body: bytes, served: ServedVersion, *, json_bytes: int | None = None) -> Asked:
         """Read ``{"instances": […]}``, one row each."""
+        if json_bytes not in {None, len(body)}:
+            raise BinaryLayoutError(
+                f"Inference-Header-Content-Length is {json_bytes} and the body has {len(body)} "
+                "bytes: :predict is JSON altogether; POST /v2/models/{name}/infer takes bytes."
+            )
         wire = parse(body, _DECODER, expected='Send {"instances": […]}, one row each')
         parameters = wire.parameters or {}
         check_parameters(parameters)
@@ -131,15 +130,14 @@ class PredictForm:
         model = served.model
         inputs = model.tensors_from_instances(instances)
         served.unread.notice(instances, model.columns, model=str(model.tag))
-        return Asked(
-            inputs=inputs, rows=rows, outputs=model.signature.outputs, parameters=parameters
-        )
+        return Asked(inputs=inputs, rows=rows, outputs=(), parameters=parameters)
 
     def encode(
         self, served: ServedVersion, asked: Asked, outputs: Tensors, *, request_id: str
-    ) -> bytes:
+    ) -> EncodedReply:
         """Write the predictions in the order of the instances, and who made them."""
         columns = served.model.present(outputs)
+        check_reply_size(((a, False) for a in columns.values()), DEFAULT_LIMITS.reply_bytes)
         tag = served.model.tag
         reply = {
             "predictions": _predictions(columns),
@@ -152,7 +150,7 @@ class PredictForm:
         body = orjson.dumps(reply, option=orjson.OPT_SERIALIZE_NUMPY, default=_bytes_as_json)
         if b"null" in body:
             refuse_non_finite(columns.items())
-        return body
+        return EncodedReply(body, None)
 
 
 def _with_bytes(instance: object) -> object:

@@ -6,7 +6,6 @@ from typing import Final
 
 from tidegate.oip.errors import MalformedRequestError
 from tidegate_realtime.api.errors import (
-    BinaryLayoutError,
     BodyTooLargeError,
     HostNotAllowedError,
     UnsupportedEncodingError,
@@ -84,20 +83,3 @@ def too_large(found: int, limit: int = BODY_LIMIT_BYTES) -> BodyTooLargeError:
     return BodyTooLargeError.of(
         "bytes in its body", limit=limit, found=found, advice="Send its rows in several requests."
     )
-
-
-def check_layout(exchange: Exchange, body: bytes) -> None:
-    """Accept a body that is JSON altogether, also when its headers say so (the C++ client does).
-
-    Raises:
-        BinaryLayoutError: ``Inference-Header-Content-Length`` says that binary tensors follow.
-    """
-    length = exchange.header("inference-header-content-length")
-    if length is None:
-        return
-    if not (length.isascii() and length.isdecimal()) or int(length) != len(body):
-        raise BinaryLayoutError(
-            f"Inference-Header-Content-Length is {length[:40]!r} and the body has {len(body)} "
-            "bytes. Binary tensors are not offered here: send all of them as JSON "
-            "(binary_data=False in tritonclient)."
-        )

@@ -5,11 +5,18 @@ from typing import Final
 
 from tidegate.inference.arrays import Tensors
 from tidegate.keys.access import Access, Principal
+from tidegate.oip.layout import JSON_LENGTH_HEADER, json_length
 from tidegate.units import Nanoseconds
 from tidegate_realtime.api.exchange import Exchange
 from tidegate_realtime.api.forms import Asked, Form, InferForm, PredictForm
-from tidegate_realtime.api.guards import BODY_LIMIT_BYTES, check_body_headers, check_layout
-from tidegate_realtime.api.replies import CONTENT_TYPE, Problem, Reply, problem_reply
+from tidegate_realtime.api.guards import BODY_LIMIT_BYTES, check_body_headers
+from tidegate_realtime.api.replies import (
+    BINARY_CONTENT_TYPE,
+    CONTENT_TYPE,
+    Problem,
+    Reply,
+    problem_reply,
+)
 from tidegate_realtime.api.routing import Action, Route
 from tidegate_realtime.api.scopes import SCOPES
 from tidegate_realtime.api.scoring import Scored, Scorer
@@ -30,6 +37,7 @@ class HttpQuestion:
         "_scope",
         "began_at_ns",
         "given_id",
+        "json_bytes",
         "model",
         "version",
     )
@@ -40,6 +48,8 @@ class HttpQuestion:
         self._scope = SCOPES[route.action]
         self._form = FORMS[route.action]
         self._body = b""
+        self.json_bytes: int | None = None
+        """Of the reply, if bytes of tensors follow in it; known once it is written."""
         self.model = str(route.model)
         self.version = route.version
         self.given_id = exchange.header("x-request-id")
@@ -61,8 +71,12 @@ class HttpQuestion:
 
     def decode(self, served: ServedVersion) -> Asked:
         """Read the body in the form that the path names."""
-        check_layout(self._exchange, self._body)
-        return self._form.decode(self._body, served)
+        said = self._exchange.header(JSON_LENGTH_HEADER)
+        if said is None:
+            return self._form.decode(self._body, served)
+        values = self._exchange.header_values(JSON_LENGTH_HEADER)
+        json_bytes = json_length(values, len(self._body))
+        return self._form.decode(self._body, served, json_bytes=json_bytes)
 
     def on_departure(self, call: Callable[[], None]) -> None:
         """Pass it on to the connection."""
@@ -72,7 +86,9 @@ class HttpQuestion:
         self, served: ServedVersion, asked: Asked, outputs: Tensors, *, request_id: str
     ) -> bytes:
         """Write the reply's body in the form of the question's."""
-        return self._form.encode(served, asked, outputs, request_id=request_id)
+        reply = self._form.encode(served, asked, outputs, request_id=request_id)
+        self.json_bytes = reply.json_bytes
+        return reply.body
 
 
 class Predictor:
@@ -87,13 +103,17 @@ class Predictor:
 
         Cancelling it counts as the caller leaving: what waits in the queue is never executed.
         """
-        return _reply(await self._scorer.score(HttpQuestion(exchange, route, self._access)))
+        question = HttpQuestion(exchange, route, self._access)
+        return _reply(await self._scorer.score(question), json_bytes=question.json_bytes)
 
 
-def _reply(scored: Scored) -> Reply:
+def _reply(scored: Scored, *, json_bytes: int | None) -> Reply:
     answer = scored.ending.answer
     if isinstance(answer, Problem):
         return problem_reply(answer, request_id=scored.request_id)
     assert scored.served is not None, "only a served version answers"
-    headers = [CONTENT_TYPE, *scored.served.headers, ("x-request-id", scored.request_id)]
-    return Reply(200, headers, answer)
+    headers = [*scored.served.headers, ("x-request-id", scored.request_id)]
+    if json_bytes is None:
+        return Reply(200, [CONTENT_TYPE, *headers], answer)
+    layout = (JSON_LENGTH_HEADER, str(json_bytes))
+    return Reply(200, [BINARY_CONTENT_TYPE, layout, *headers], answer)

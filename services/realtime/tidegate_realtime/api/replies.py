@@ -16,6 +16,7 @@ Headers = list[tuple[str, str]]
 
 CONTENT_TYPE: Final = ("content-type", "application/json")
 """Exactly so, without a charset: one client reads an error only then (kserve)."""
+BINARY_CONTENT_TYPE: Final = ("content-type", "application/octet-stream")
 CLOSE: Final = ("connection", "close")
 
 

@@ -32,6 +32,10 @@ class RsgiHeaders(Protocol):
         """Return the first header of this name."""
         ...
 
+    def get_all(self, key: str) -> list[str]:
+        """Return all headers of this name."""
+        ...
+
 
 class RsgiScope(Protocol):
     """What granian knows of a request before its body."""
@@ -109,6 +113,10 @@ class RsgiExchange(Exchange):
     def header(self, name: str) -> str | None:
         """Return a header; of a repeated one the first."""
         return self._headers.get(name)
+
+    def header_values(self, name: str) -> Sequence[str]:
+        """Return every value of a header."""
+        return self._headers.get_all(name)
 
     async def read(self, limit_bytes: int) -> bytes:
         """Return the body, in one piece if its length is known, else counting as it comes."""

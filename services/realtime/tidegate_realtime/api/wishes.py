@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, Self
 
 from tidegate.errors import RequestRejectedError
 from tidegate.oip.errors import BadOptionError
-from tidegate.oip.request import Parameter
+from tidegate.oip.parameters import Parameter
 from tidegate.units import NS_PER_MS, Nanoseconds, ns_to_ms
 
 DEADLINE_HEADER: Final = "tidegate-deadline-ms"
