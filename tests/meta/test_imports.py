@@ -42,6 +42,11 @@ def test_a_package_works_without_what_only_another_needs(
     assert import_without(modules(package), absent=absent).stderr == ""
 
 
+def test_the_client_loads_without_what_serves_runs_or_publishes_models() -> None:
+    absent = (*WEB, *OFFLINE, "onnx", "onnxruntime", "pydantic", "click", "structlog", "httpx")
+    assert import_without(["tidegate.client"], absent=absent).stderr == ""
+
+
 @pytest.mark.parametrize("module", ["tidegate_realtime.settings", "tidegate_batch.settings"])
 def test_settings_load_without_any_extra(module: str) -> None:
     """Whoever reads ``tidegate.toml`` checks all of it, so each process loads every section."""
