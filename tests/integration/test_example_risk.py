@@ -48,7 +48,8 @@ def test_the_data_has_569_rows_of_30_features_in_the_order_of_the_transform() ->
 def test_the_model_tells_benign_from_malignant(risk: Model) -> None:
     rows = real_rows()
     instances = [{name: float(row[name]) for name in risk.columns} for row in rows]
-    said = risk.present(risk.run(risk.tensors_from_instances(instances)))
+    inputs = risk.tensors_from_instances(instances)
+    said = risk.present(risk.run(inputs), inputs)
     right = np.mean(said["label"] == np.array([row["diagnosis"] for row in rows], dtype=object))
     assert right > 0.97
     assert np.allclose(said["prediction"].sum(axis=1), 1, atol=1e-5)

@@ -47,7 +47,8 @@ def test_a_published_model_can_be_opened_by_alias_and_answers(
     published = put(store, onnx_models.scale(tmp_path / "m.onnx", by=3), alias=STABLE)
     model = load(store, "m@stable", tmp_path / "cache")
     assert model.tag == published.tag
-    answer = model.present(model.run(model.tensors_from_instances([[1, 2]])))
+    inputs = model.tensors_from_instances([[1, 2]])
+    answer = model.present(model.run(inputs), inputs)
     assert answer["prediction"].tolist() == [[3, 6]]
 
 
@@ -155,7 +156,7 @@ TRANSFORMS = {
     "[tabular]\ninput = 'x'\ncolumns = [{name = 'a', type = 'number'}]": "it has \\['input'\\]",
     "[labels]\noutput = 'output'\nnames = ['a', 'b', 'c']": "are 3, but 'output'",
     "[labels]\noutput = 'output'\nnames = ['a', 'a']": "each once",
-    "[tabular]\ninput = 'input'\ncolumns = [{name = 'a', type = 'money'}]": "docs/formats.md",
+    "[tabular]\ninput = 'input'\ncolumns = [{name = 'a', type = 'money'}]": "docs/transforms.md",
     "[tabular]\ninput = 'input'\ncolumns = [{name = 'a', type = 'category'}]": "categories",
     "[unknown]\nx = 1": "unknown",
     "this is not toml": "TOML",

@@ -111,9 +111,16 @@ def blocks(page: str, language: str) -> list[str]:
 
 
 def test_the_documented_formats_can_be_read() -> None:
-    transform, curve = blocks("formats.md", "toml")
+    (curve,) = blocks("formats.md", "toml")
     (manifest,) = blocks("formats.md", "json")
-    assert msgspec.convert(tomllib.loads(transform), TransformSpec).tabular is not None
+    transforms = [
+        msgspec.convert(tomllib.loads(block), TransformSpec)
+        for block in blocks("transforms.md", "toml")
+    ]
+    kinds = {
+        name for spec in transforms for name in msgspec.structs.asdict(spec) if getattr(spec, name)
+    }
+    assert kinds == set(TransformSpec.__struct_fields__)
     assert load_manifest(manifest.encode(), where="docs/formats.md").schema == 1
     assert msgspec.convert(tomllib.loads(curve), CurveFile).process == "gamma"
 

@@ -95,19 +95,23 @@ async def answers_of_the_gateway(
         clock=clock,
         name=str(model.tag),
     )
-    tickets = []
+    tickets, asked = [], []
     first = 0
     while first < len(rows):
         some = rows[first : first + next(sizes)]
         inputs = model.tensors_from_instances(some)
         deadline_at_ns = Nanoseconds(clock.now_ns() + LONG_NS)
         tickets.append(driver.submit(inputs, rows=len(some), deadline_at_ns=deadline_at_ns))
+        asked.append(inputs)
         first += len(some)
     outcomes = [await ticket for ticket in tickets]
     await driver.aclose()
     answered = [outcome for outcome in outcomes if isinstance(outcome, Answered)]
     assert len(answered) == len(tickets)
-    presented = [model.present(outcome.outputs) for outcome in answered]
+    presented = [
+        model.present(outcome.outputs, inputs)
+        for outcome, inputs in zip(answered, asked, strict=True)
+    ]
     predictions = np.concatenate([columns["prediction"] for columns in presented])
     return predictions, [label for columns in presented for label in columns["label"].tolist()]
 
@@ -137,7 +141,8 @@ def test_at_the_same_batch_size_the_answers_are_the_same_bytes(
 ) -> None:
     first_chunk = offline.slice(0, 94)
     assert first_chunk["_chunk_id"].to_pylist()[-1] == "000000"
-    outputs = model.present(model.run(model.tensors_from_instances(rows[:94])))
+    inputs = model.tensors_from_instances(rows[:94])
+    outputs = model.present(model.run(inputs), inputs)
     assert predictions_of(first_chunk).tobytes() == outputs["prediction"].tobytes()
 
 

@@ -10,7 +10,7 @@ from tidegate.errors import ArtifactError
 from tidegate.inference.transforms.labels import build_writer
 from tidegate.inference.transforms.plain import PlainReader
 from tidegate.inference.transforms.tabular import TabularReader
-from tidegate.publishing.transform_file import check_transform
+from tidegate.publishing.transform_checks import check_transform
 from tidegate.tensors import Signature, SignatureMismatchError, TensorSpec
 
 
@@ -227,7 +227,7 @@ def test_integers_stay_exact_over_the_whole_range() -> None:
 
 def test_labels_name_the_likeliest_class_and_its_probability() -> None:
     writer = build_writer(LabelsSpec(output="probabilities", names=("no", "yes")), signature())
-    columns = writer.present({"probabilities": np.array([[0.9, 0.1], [0.2, 0.8], [0.5, 0.5]])})
+    columns = writer.present({"probabilities": np.array([[0.9, 0.1], [0.2, 0.8], [0.5, 0.5]])}, {})
     assert list(columns) == ["prediction", "label", "probability"]
     assert columns["label"].tolist() == ["no", "yes", "no"]
     assert columns["probability"].tolist() == [0.9, 0.8, 0.5]
@@ -238,5 +238,5 @@ def test_several_outputs_are_named_apart() -> None:
         inputs=signature().inputs,
         outputs=tuple(TensorSpec(name=name, datatype="FP32", shape=(-1,)) for name in "ab"),
     )
-    columns = build_writer(None, both).present({"a": np.zeros(1), "b": np.zeros(1)})
+    columns = build_writer(None, both).present({"a": np.zeros(1), "b": np.zeros(1)}, {})
     assert list(columns) == ["prediction_a", "prediction_b"]

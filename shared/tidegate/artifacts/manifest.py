@@ -10,6 +10,7 @@ from typing import Literal
 
 import msgspec
 
+from tidegate.artifacts.transform_specs import ImageSpec, PoolingSpec, TextSpec
 from tidegate.errors import ArtifactError
 from tidegate.ids import InvalidIdError, ModelTag, parse_model_name
 from tidegate.tensors.signature import Signature
@@ -86,7 +87,18 @@ class TransformSpec(
     """How people's rows become tensors and tensors become what people read."""
 
     tabular: TabularSpec | None = None
+    text: TextSpec | None = None
+    image: ImageSpec | None = None
+    pooling: PoolingSpec | None = None
     labels: LabelsSpec | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse two ways to read a row, and pooling without tokens."""
+        readers = {"tabular": self.tabular, "text": self.text, "image": self.image}
+        if len(given := [name for name, spec in readers.items() if spec is not None]) > 1:
+            raise ValueError(f"a row is read in one way, but there are {given}")
+        if self.pooling is not None and self.text is None:
+            raise ValueError("[pooling] needs [text], which says how many tokens are real")
 
 
 class BatchInvariance(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -137,6 +149,9 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         missing = [file for file in self.variants.values() if file not in self.files]
         if "default" not in self.variants or missing:
             raise ValueError(f"variants {self.variants} must name 'default' and listed files")
+        text = self.transforms.text
+        if text is not None and text.tokenizer not in self.files:
+            raise ValueError(f"the tokenizer {text.tokenizer!r} is none of the files")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from tidegate.cli.options import config_option, store_option
 from tidegate.cli.output import emit, examples, json_option, table
 
 if TYPE_CHECKING:
-    from tidegate.artifacts.manifest import Manifest, PublishedVersion
+    from tidegate.artifacts.manifest import Manifest, PublishedVersion, TransformSpec
     from tidegate.artifacts.store import ArtifactStore
     from tidegate.ids import ModelName, Version
     from tidegate.settings import Settings
@@ -34,7 +34,7 @@ def model() -> None:
     "--transform",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     metavar="T.toml",
-    help="How named columns become tensors, and probabilities labels (docs/formats.md).",
+    help="How named columns become tensors, and probabilities labels (docs/transforms.md).",
 )
 @click.option(
     "--tolerance",
@@ -112,12 +112,12 @@ def show(ref: str, **common: str | None) -> None:
     store = _open(common)
     published = store.published(*_resolve(store, ref))
     manifest = published.manifest
-    tabular, labels = manifest.transforms.tabular, manifest.transforms.labels
+    labels = manifest.transforms.labels
     facts = {
         "digest": published.tag.digest,
         "published": f"{manifest.created_at} from {manifest.source}",
         "signature": str(manifest.signature),
-        "columns": ", ".join(c.name for c in tabular.columns) if tabular else "the inputs",
+        "columns": _columns(manifest.transforms),
         "labels": ", ".join(labels.names) if labels else "none",
         "batch axis": manifest.batch_axis,
         "batch-mates": _batch_mates(manifest),
@@ -128,6 +128,26 @@ def show(ref: str, **common: str | None) -> None:
     lines = [str(published.tag), *(f"  {key:<12}{value}" for key, value in facts.items())]
     answer = {**_summary(published), "manifest": manifest}
     emit(answer, json_to=common["json_to"], text="\n".join(lines))
+
+
+def _columns(transforms: "TransformSpec") -> str:
+    """Say what a row is read from."""
+    from tidegate.artifacts.transform_specs import worst_waste
+
+    if (text := transforms.text) is not None:
+        longer = "refused" if text.too_long == "refuse" else "cut off"
+        buckets = text.buckets or ()
+        return (
+            f"{text.column}: text of up to {text.max_tokens} tokens, more are {longer}; padded to "
+            f"{_join(buckets)}, at most {worst_waste(buckets):.0%} of it padding beyond the first"
+        )
+    if (image := transforms.image) is not None:
+        height, width = image.size
+        return (
+            f"{image.column}: an image ({_join(image.formats)}), {image.fit} to {height} x {width}"
+        )
+    tabular = transforms.tabular
+    return _join(column.name for column in tabular.columns) if tabular else "the inputs"
 
 
 def _batch_mates(manifest: "Manifest") -> str:

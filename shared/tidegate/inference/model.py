@@ -1,6 +1,7 @@
 """A loaded model version: people's rows in, people's answers out."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Self
 
 from tidegate.artifacts.local import LocalVersion
@@ -10,17 +11,38 @@ from tidegate.ids import ModelTag
 from tidegate.inference.arrays import Array, Tensors
 from tidegate.inference.runner import ModelRunner
 from tidegate.inference.transforms import RowReader, RowWriter, build_reader, build_writer
+from tidegate.inference.transforms.image import ImageReader
+from tidegate.inference.transforms.padding import PaddingStatistics
+from tidegate.inference.transforms.text import TextReader
 from tidegate.tensors.signature import Signature
 
 
 class Model:
     """One version in memory; everything but ``run`` is pure and thread-safe."""
 
-    def __init__(self, *, manifest: Manifest, tag: ModelTag, runner: ModelRunner) -> None:
+    def __init__(
+        self,
+        *,
+        manifest: Manifest,
+        tag: ModelTag,
+        runner: ModelRunner,
+        file: Callable[[str], Path] = Path,
+    ) -> None:
+        """Build the transforms.
+
+        Args:
+            manifest: Of the version.
+            tag: Its name.
+            runner: Its loaded model.
+            file: Where a file that the manifest lists lies; asked only for those of transforms.
+
+        Raises:
+            ArtifactError: A file of a transform is not what it must be.
+        """
         self.manifest = manifest
         self.tag = tag
         self._runner = runner
-        self._reader: RowReader = build_reader(manifest)
+        self._reader: RowReader = build_reader(manifest, file=file)
         self._writer: RowWriter = build_writer(manifest)
 
     @classmethod
@@ -37,7 +59,7 @@ class Model:
                 f"{version.tag} has another signature than its manifest: expected "
                 f"{manifest.signature}, found {runner.signature}. Publish the model again."
             )
-        return cls(manifest=manifest, tag=version.tag, runner=runner)
+        return cls(manifest=manifest, tag=version.tag, runner=runner, file=version.file)
 
     @property
     def signature(self) -> Signature:
@@ -48,6 +70,28 @@ class Model:
     def columns(self) -> tuple[str, ...]:
         """The named columns that a row is read from; every other column is ignored."""
         return self._reader.columns
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """The padded lengths that variable dimensions of its inputs take, increasing.
+
+        Each is a shape of its own, to be warmed and timed. ``(1,)`` where nothing but the rows
+        varies, or nothing is known.
+        """
+        return self._reader.buckets if isinstance(self._reader, TextReader) else (1,)
+
+    @property
+    def is_slow_to_read(self) -> bool:
+        """Whether turning a row into tensors takes so long that an event loop must not wait.
+
+        Text and images: a photo takes about 100 ms. Both leave other threads to run meanwhile.
+        """
+        return isinstance(self._reader, (TextReader, ImageReader))
+
+    @property
+    def padding(self) -> PaddingStatistics | None:
+        """How much of what it was given so far was padding; ``None`` where nothing is padded."""
+        return self._reader.padding if isinstance(self._reader, TextReader) else None
 
     def run(self, inputs: Tensors) -> dict[str, Array]:
         """Score one batch of checked tensors; see ``ModelRunner.run``."""
@@ -78,11 +122,15 @@ class Model:
         """
         return self._reader.from_columns(columns)
 
-    def present(self, outputs: Tensors) -> dict[str, Array]:
+    def present(self, outputs: Tensors, inputs: Tensors) -> dict[str, Array]:
         """Turn outputs into the named columns that people read, ``(rows, …)`` each.
 
         ``prediction`` for a model's only output, else ``prediction_<output>``; the ``labels``
         transform adds ``label`` and ``probability``. The names and their order depend on the
         manifest alone.
+
+        Args:
+            outputs: Of ``run``.
+            inputs: What it was given for the same rows.
         """
-        return self._writer.present(outputs)
+        return self._writer.present(outputs, inputs)

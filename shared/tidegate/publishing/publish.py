@@ -38,9 +38,10 @@ from tidegate.errors import ArtifactError, SettingError, TidegateError
 from tidegate.ids import Alias, ModelName, ModelTag, Version, digest_of
 from tidegate.inference.runner import ModelRunner
 from tidegate.objects.port import ObjectStore, Refused
-from tidegate.publishing.graph import Graph, external_files, read_graph
-from tidegate.publishing.transform_file import check_transform, read_transform
-from tidegate.publishing.trial import Trial, try_model
+from tidegate.publishing.graph import external_files, read_graph
+from tidegate.publishing.transform_checks import TOKENIZER_FILE, complete_transform
+from tidegate.publishing.transform_file import read_transform
+from tidegate.publishing.trial import try_model
 from tidegate.publishing.triton import refresh_config
 
 DEFAULT_TOLERANCE = 1e-5
@@ -102,7 +103,8 @@ def publish(store: ArtifactStore, candidate: Candidate, *, clock: WallClock) -> 
         store.aliases(candidate.name)  # what could not be moved afterwards is refused now
     with tempfile.TemporaryDirectory(prefix="tidegate-publish-") as folder:
         snapshot = _snapshot(candidate.file, Path(folder))
-        draft = _inspect(snapshot, candidate, created_at=clock.utc_now().isoformat())
+        transform = _snapshot_of_transform(candidate.transform, Path(folder))
+        draft = _inspect(snapshot, transform, candidate, created_at=clock.utc_now().isoformat())
         version = _claim(store.objects, candidate.name)
         manifest = msgspec.structs.replace(draft, version=version)
         _write_files(store.objects, snapshot, manifest)
@@ -150,38 +152,61 @@ def _snapshot(file: Path, folder: Path) -> Path:
     return target
 
 
-def _inspect(model: Path, candidate: Candidate, *, created_at: str) -> Manifest:
+def _snapshot_of_transform(file: Path | None, folder: Path) -> TransformSpec:
+    """Read a transform, and copy the file that it names beside the model."""
+    transform = TransformSpec() if file is None else read_transform(file)
+    if file is None or transform.text is None:
+        return transform
+    tokenizer = file.parent / transform.text.tokenizer
+    if not tokenizer.is_file():
+        raise ArtifactError(
+            f"[text] tokenizer: {tokenizer} is no file; give its path from the folder of {file}"
+        )
+    (folder / TOKENIZER_FILE).parent.mkdir(exist_ok=True)
+    shutil.copyfile(tokenizer, folder / TOKENIZER_FILE)
+    text = msgspec.structs.replace(transform.text, tokenizer=TOKENIZER_FILE)
+    return msgspec.structs.replace(transform, text=text)
+
+
+def _inspect(
+    model: Path, transform: TransformSpec, candidate: Candidate, *, created_at: str
+) -> Manifest:
     """Return the manifest as it will be, with version 0 still to be claimed."""
     graph = read_graph(model)
     runner = ModelRunner.load(model, threads=1)
-    trial = try_model(runner)
-    transform = read_transform(candidate.transform) if candidate.transform else TransformSpec()
-    check_transform(transform, runner.signature)
-    return Manifest(
+    complete = complete_transform(transform, runner.signature, folder=model.parent)
+    assets = () if complete.text is None else (complete.text.tokenizer,)
+    draft = Manifest(
         name=candidate.name,
         version=0,
         created_at=created_at,
-        files=_file_entries(model, graph),
+        files=_file_entries(model, (MODEL_FILE, *graph.external_files, *assets)),
         signature=runner.signature,
-        batch_axis=trial.batch_axis,
-        batch_invariance=BatchInvariance(
-            tolerance=candidate.tolerance, measured=_finite(trial.largest_difference)
-        ),
-        transforms=transform,
+        batch_axis="free",
+        batch_invariance=BatchInvariance(tolerance=candidate.tolerance, measured=None),
+        transforms=complete,
         variants={"default": MODEL_FILE},
         opset=graph.opset,
         source=candidate.file.name,
-        warnings=_warnings(trial, candidate.tolerance),
+    )
+    trial = try_model(runner, draft, file=lambda path: _source(model, path))
+    return msgspec.structs.replace(
+        draft,
+        batch_axis=trial.batch_axis,
+        batch_invariance=BatchInvariance(
+            tolerance=candidate.tolerance, measured=_finite(trial.largest)
+        ),
+        warnings=trial.warnings(candidate.tolerance),
     )
 
 
-def _file_entries(model: Path, graph: Graph) -> dict[str, FileEntry]:
+def _file_entries(model: Path, paths: Iterable[str]) -> dict[str, FileEntry]:
     return {
         path: FileEntry(
             sha256=digest_of(_source(model, path).read_bytes()).removeprefix("sha256:"),
             bytes=_source(model, path).stat().st_size,
         )
-        for path in (MODEL_FILE, *graph.external_files)
+        for path in paths
     }
 
 
@@ -193,18 +218,6 @@ def _source(model: Path, path: str) -> Path:
 def _finite(difference: float | None) -> float | None:
     """JSON has no infinity; the warning says that labels differed."""
     return difference if difference is not None and math.isfinite(difference) else None
-
-
-def _warnings(trial: Trial, tolerance: float) -> tuple[str, ...]:
-    difference = trial.largest_difference
-    if difference is None or difference <= tolerance:
-        return ()
-    how_far = f"by {difference:.2g}" if math.isfinite(difference) else "in a label or a number"
-    warning = (
-        f"a row's answer depends on its batch-mates: it differed {how_far}, the tolerance is "
-        f"{tolerance:g}. Batching may change answers; look for normalisation over the batch axis."
-    )
-    return (warning,)
 
 
 def _claim(objects: ObjectStore, name: ModelName) -> Version:

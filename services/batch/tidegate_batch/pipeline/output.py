@@ -36,8 +36,9 @@ def prediction_types(manifest: Manifest) -> dict[str, pa.DataType]:
 
     The names and types are those of one made-up answer, so that no transform is described twice.
     """
-    example = {spec.name: _one_row(spec) for spec in manifest.signature.outputs}
-    presented = build_writer(manifest).present(example)
+    inputs = {spec.name: _one_row(spec) for spec in manifest.signature.inputs}
+    outputs = {spec.name: _one_row(spec) for spec in manifest.signature.outputs}
+    presented = build_writer(manifest).present(outputs, inputs)
     return {name: arrow_type(values) for name, values in presented.items()}
 
 

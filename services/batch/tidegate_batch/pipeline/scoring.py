@@ -66,7 +66,8 @@ def answer_rows(model: Model, columns: Mapping[str, Array], *, rows: int) -> dic
         inputs = padded(inputs, by_rows=missing)
     model.signature.check(inputs)
     outputs = model.run(inputs)
-    return model.present({name: values[:rows] for name, values in outputs.items()})
+    asked, answered = ({k: v[:rows] for k, v in each.items()} for each in (inputs, outputs))
+    return model.present(answered, asked)
 
 
 class Stopwatch:

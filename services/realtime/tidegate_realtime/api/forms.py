@@ -136,7 +136,7 @@ class PredictForm:
         self, served: ServedVersion, asked: Asked, outputs: Tensors, *, request_id: str
     ) -> EncodedReply:
         """Write the predictions in the order of the instances, and who made them."""
-        columns = served.model.present(outputs)
+        columns = served.model.present(outputs, asked.inputs)
         check_reply_size(((a, False) for a in columns.values()), DEFAULT_LIMITS.reply_bytes)
         tag = served.model.tag
         reply = {

@@ -20,7 +20,7 @@ class PlainWriter:
             spec.name: prediction_name(spec.name, signature) for spec in signature.outputs
         }
 
-    def present(self, outputs: Tensors) -> dict[str, Array]:
+    def present(self, outputs: Tensors, inputs: Tensors) -> dict[str, Array]:
         """Return each output ``(rows, …)`` under its column's name."""
         return {self._names[name]: values for name, values in outputs.items()}
 
@@ -33,7 +33,7 @@ class LabelsWriter:
         self._plain = PlainWriter(signature)
         self._labels = np.array(spec.names, dtype=object)
 
-    def present(self, outputs: Tensors) -> dict[str, Array]:
+    def present(self, outputs: Tensors, inputs: Tensors) -> dict[str, Array]:
         """Return the outputs, then ``label`` and ``probability``, ``(rows,)`` each.
 
         Of equal probabilities the first class wins.
@@ -42,7 +42,7 @@ class LabelsWriter:
         likeliest = probabilities.argmax(axis=1)
         best = np.take_along_axis(probabilities, likeliest[:, None], axis=1)[:, 0]
         labels = self._labels[likeliest]
-        return {**self._plain.present(outputs), "label": labels, "probability": best}
+        return {**self._plain.present(outputs, inputs), "label": labels, "probability": best}
 
 
 def build_writer(labels: LabelsSpec | None, signature: Signature) -> PlainWriter | LabelsWriter:

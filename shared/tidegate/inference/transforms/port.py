@@ -29,6 +29,11 @@ class RowReader(Protocol):
 class RowWriter(Protocol):
     """From the model's outputs to named columns for people."""
 
-    def present(self, outputs: Tensors) -> dict[str, Array]:
-        """Name the outputs and add what a transform derives; see ``Model.present``."""
+    def present(self, outputs: Tensors, inputs: Tensors) -> dict[str, Array]:
+        """Name the outputs and add what a transform derives; see ``Model.present``.
+
+        Args:
+            outputs: One array ``(rows, …)`` per output.
+            inputs: What they were computed from: they tell padding from tokens.
+        """
         ...
