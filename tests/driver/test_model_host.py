@@ -1,0 +1,343 @@
+"""The host of model versions on virtual time: loads, switches, failures, unloads, the end."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import pytest
+
+from tests.fakes.loop_clock import LoopClock
+from tests.fakes.versions import FakeFiles, FakeHosted, FakeShelf, FakeVersions
+from tidegate.errors import BackendError, DigestMismatchError, ModelNotFoundError
+from tidegate.ids import ModelName, ModelRef, Version
+from tidegate.objects.port import StoreUnavailableError
+from tidegate.units import NS_PER_SECOND, Nanoseconds
+from tidegate_realtime.core.asked import UnloadRefusedError
+from tidegate_realtime.core.hosting import State
+from tidegate_realtime.core.lifecycle import Lifecycle
+from tidegate_realtime.runtime.following import follow_aliases
+from tidegate_realtime.runtime.hosting import ModelHost
+
+pytestmark = pytest.mark.looptime
+RISK = ModelName("risk")
+BRING_S = 1.0
+"""What the fake takes for one version."""
+
+
+@dataclass
+class Hosting:
+    host: ModelHost[FakeFiles, FakeHosted]
+    versions: FakeVersions
+    shelf: FakeShelf
+
+    def versions_in(self, state: State) -> list[str]:
+        return [str(copy) for copy in self.host.lifecycle.copies if copy.state is state]
+
+
+@asynccontextmanager
+async def hosting(
+    *refs: str,
+    versions: FakeVersions | None = None,
+    limit_bytes: int | None = None,
+    follow_s: float | None = 1.0,
+) -> AsyncIterator[Hosting]:
+    """Host what is asked for, until it is ready; follow the aliases; close in the end."""
+    source, shelf = versions or FakeVersions(), FakeShelf()
+    if not source.aliases:
+        source.move("risk", stable=7)
+    lifecycle = Lifecycle(
+        [ModelRef.parse(ref) for ref in refs or ("risk",)], memory_limit_bytes=limit_bytes
+    )
+    async with asyncio.TaskGroup() as tasks:
+        host = ModelHost(lifecycle, source=source, shelf=shelf, clock=LoopClock(), tasks=tasks)
+        following = None
+        try:
+            await host.start()
+            if follow_s is not None:
+                every_ns = Nanoseconds(int(follow_s * NS_PER_SECOND))
+                following = tasks.create_task(
+                    follow_aliases(host, every_ns=every_ns, draw=lambda: 0.5)
+                )
+            yield Hosting(host, source, shelf)
+        finally:
+            if following is not None:
+                following.cancel()
+            await host.aclose()
+    assert source.open == []
+    assert lifecycle.copies == []
+
+
+async def test_a_moved_alias_is_followed_and_the_old_version_is_closed_after_the_switch() -> None:
+    async with hosting() as it:
+        assert it.shelf.answers() == 7
+        it.versions.move("risk", stable=8)
+        await asyncio.sleep(1.0 + BRING_S - 0.01)
+        assert it.shelf.answers() == 7
+        await asyncio.sleep(0.02)
+        assert it.shelf.answers() == 8
+        assert it.versions_in(State.LEAVING) == ["risk@7"]
+        await asyncio.sleep(it.versions.close_s)
+        assert it.versions_in(State.LEAVING) == []
+        assert it.versions.steps == [
+            *("fetch risk@7", "load risk@7", "warm_up risk@7"),
+            *("fetch risk@8", "load risk@8", "warm_up risk@8", "close risk@7"),
+        ]
+        assert it.host.loads == {("risk", "ready"): 2}
+        assert it.host.load_seconds == {("risk", "8"): pytest.approx(BRING_S)}
+
+
+@pytest.mark.field_fault("S-47", "S-51")
+async def test_fifty_switches_with_a_corrupt_version_between_never_leave_callers_alone() -> None:
+    async with hosting(follow_s=0.1) as it:
+        it.versions.fails["fetch risk@666"] = DigestMismatchError("it is another")
+        for number in range(50):
+            wanted = 8 - number % 2
+            it.versions.move("risk", stable=666)
+            await asyncio.sleep(0.3)
+            assert it.shelf.answers() == (7 if wanted == 8 else 8)
+            assert it.shelf.shows["risk"].failed == {666: "digest_mismatch"}
+            it.versions.move("risk", stable=wanted)
+            await asyncio.sleep(0.1 + BRING_S + 0.05)
+            assert it.shelf.answers() == wanted
+            assert it.shelf.shows["risk"].failed == {}
+            assert len(it.versions.open) <= 2
+        await asyncio.sleep(1)
+        assert len(it.versions.open) == 1
+        assert it.host.loads == {("risk", "ready"): 51, ("risk", "digest_mismatch"): 50}
+
+
+@pytest.mark.field_fault("S-52")
+@pytest.mark.parametrize("step", ["fetch", "load", "warm_up"])
+async def test_a_version_that_fails_leaves_nothing_behind_and_is_not_tried_in_a_hot_loop(
+    step: str,
+) -> None:
+    async with hosting() as it:
+        it.versions.fails[f"{step} risk@8"] = BackendError("it does not run")
+        it.versions.move("risk", stable=8)
+        await asyncio.sleep(9)
+        assert it.versions.steps.count(f"{step} risk@8") == 1
+        assert it.shelf.answers() == 7
+        assert [hosted.version for hosted in it.versions.open] == [7]
+        (failed,) = [c for c in it.host.lifecycle.copies if c.state is State.FAILED]
+        assert failed.failure is not None
+        assert (failed.failure.code, failed.failure.message) == ("model_failed", "it does not run")
+        await asyncio.sleep(120)
+        assert it.versions.steps.count(f"{step} risk@8") == 4  # after 10, 20 and 40 s more
+        del it.versions.fails[f"{step} risk@8"]
+        it.versions.move("risk", stable=8)  # the same target, but somebody wrote it
+        await asyncio.sleep(1 + BRING_S + 0.1)
+        assert it.shelf.answers() == 8
+
+
+async def test_a_bug_in_loading_ends_one_copy_and_nobody_who_serves() -> None:
+    async with hosting() as it:
+        it.versions.fails["load risk@8"] = ZeroDivisionError("oh")
+        it.versions.move("risk", stable=8)
+        await asyncio.sleep(3)
+        assert it.shelf.answers() == 7
+        assert it.shelf.shows["risk"].failed == {8: "internal"}
+
+
+async def test_moving_back_while_a_version_loads_ends_with_what_was_there() -> None:
+    async with hosting() as it:
+        it.versions.move("risk", stable=8)
+        await asyncio.sleep(1.2)
+        assert it.versions_in(State.LOADING) == ["risk@8"]
+        it.versions.move("risk", stable=7)
+        await asyncio.sleep(5)
+        assert it.shelf.answers() == 7
+        assert "warm_up risk@8" in it.versions.steps or "close risk@8" in it.versions.steps
+        assert [hosted.version for hosted in it.versions.open] == [7]
+        assert ("risk", "8") not in it.host.load_seconds
+
+
+async def test_the_last_of_several_quick_moves_wins_and_does_not_wait_for_the_others() -> None:
+    async with hosting(versions=FakeVersions(fetch_s=60.0)) as it:
+        it.versions.move("risk", stable=8)
+        await asyncio.sleep(2)
+        it.versions.fetch_s = 0.1
+        it.versions.move("risk", stable=9)
+        await asyncio.sleep(1.01 + BRING_S)
+        assert it.shelf.answers() == 9
+        assert it.versions_in(State.LEAVING)[-1] == "risk@8"
+        await asyncio.sleep(60)
+        assert it.shelf.answers() == 9
+        assert "load risk@8" not in it.versions.steps
+
+
+async def test_a_store_that_is_away_changes_nothing_and_is_followed_again_when_it_is_back() -> None:
+    async with hosting() as it:
+        it.versions.fails["aliases risk"] = StoreUnavailableError("no route")
+        it.versions.move("risk", stable=8)
+        await asyncio.sleep(100.5)
+        assert it.shelf.answers() == 7
+        assert it.host.lifecycle.asked[RISK].problem == "no route"
+        assert it.host.alias_reads["failed"] == 100
+        del it.versions.fails["aliases risk"]
+        await asyncio.sleep(1 + BRING_S + 0.1)
+        assert it.shelf.answers() == 8
+        assert it.host.lifecycle.asked[RISK].problem is None
+
+
+async def test_a_version_that_failed_for_the_store_is_tried_when_the_store_is_back() -> None:
+    async with hosting() as it:
+        it.versions.fails["fetch risk@8"] = StoreUnavailableError("no route")
+        it.versions.move("risk", stable=8)
+        await asyncio.sleep(1.5)
+        it.versions.fails = {"aliases risk": StoreUnavailableError("no route")}
+        await asyncio.sleep(2)
+        it.versions.fails = {}
+        await asyncio.sleep(1 + BRING_S + 0.1)
+        assert it.shelf.answers() == 8
+
+
+async def test_a_deleted_alias_and_a_deleted_version_keep_what_serves() -> None:
+    async with hosting() as it:
+        it.versions.aliases["risk"] = {}
+        it.versions.revisions["risk"] += 1
+        await asyncio.sleep(5)
+        assert it.shelf.answers() == 7
+        it.versions.move("risk", stable=901)  # which is not in the store
+        await asyncio.sleep(5)
+        assert it.shelf.answers() == 7
+        assert it.shelf.shows["risk"].failed == {901: "model_not_found"}
+
+
+async def test_a_pinned_model_is_not_even_looked_at() -> None:
+    async with hosting("risk@7") as it:
+        it.versions.fails["aliases risk"] = StoreUnavailableError("no route")
+        it.versions.move("risk", stable=8)
+        await asyncio.sleep(10)
+        assert it.shelf.answers() == 7
+        assert it.host.alias_reads["failed"] == 0
+
+
+@pytest.mark.field_fault("S-49")
+async def test_a_load_returns_when_what_it_names_answers() -> None:
+    async with hosting(follow_s=None) as it:
+        it.versions.move("risk", stable=8)
+        copy = await it.host.load(ModelRef.parse("risk"))
+        assert (copy.version, it.shelf.answers()) == (8, 8)
+        began_s = asyncio.get_running_loop().time()
+        assert (await it.host.load(ModelRef.parse("risk"))).version == 8
+        assert asyncio.get_running_loop().time() == began_s
+        pinned = await it.host.load(ModelRef.parse("risk@5"))
+        assert pinned.version == 5
+        assert [hosted.version for hosted in it.shelf.hosted["risk"]] == [5, 8]
+        assert it.shelf.shows["risk"].preferred == 8
+
+
+async def test_a_load_that_fails_says_why_and_leaves_no_trace() -> None:
+    async with hosting() as it:
+        it.versions.fails["load risk@5"] = DigestMismatchError("it is another")
+        with pytest.raises(DigestMismatchError, match="it is another"):
+            await it.host.load(ModelRef.parse("risk@5"))
+        with pytest.raises(ModelNotFoundError, match=r"risk@nightly .* stable"):
+            await it.host.load(ModelRef.parse("risk@nightly"))
+        with pytest.raises(ModelNotFoundError):
+            await it.host.load(ModelRef.parse("nothing"))
+        assert list(it.host.lifecycle.asked) == ["risk"]
+        await asyncio.sleep(100)
+        assert it.versions.steps.count("load risk@5") == 1
+        assert it.shelf.shows["risk"].failed == {}
+
+
+async def test_a_load_tries_again_what_failed_without_waiting_for_its_pause() -> None:
+    async with hosting() as it:
+        it.versions.fails["load risk@8"] = BackendError("oh")
+        it.versions.move("risk", stable=8)
+        await asyncio.sleep(3)
+        with pytest.raises(BackendError):
+            await it.host.load(ModelRef.parse("risk"))
+        assert it.versions.steps.count("load risk@8") == 2
+        del it.versions.fails["load risk@8"]
+        assert (await it.host.load(ModelRef.parse("risk"))).version == 8
+
+
+async def test_who_waits_for_a_load_may_leave_and_the_load_goes_on() -> None:
+    async with hosting() as it:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.5):
+                await it.host.load(ModelRef.parse("risk@5"))
+        await asyncio.sleep(BRING_S)
+        assert [hosted.version for hosted in it.shelf.hosted["risk"]] == [5, 7]
+
+
+async def test_an_unload_returns_when_nothing_is_left_of_it() -> None:
+    async with hosting() as it:
+        await it.host.load(ModelRef.parse("risk@5"))
+        assert await it.host.unload(RISK, Version(5)) == [5]
+        assert [hosted.version for hosted in it.versions.open] == [7]
+        with pytest.raises(ModelNotFoundError, match="risk@5 is not loaded here"):
+            await it.host.unload(RISK, Version(5))
+        with pytest.raises(ModelNotFoundError, match="other is not loaded here"):
+            await it.host.unload(ModelName("other"), None)
+        with pytest.raises(UnloadRefusedError):
+            await it.host.unload(RISK, None)
+        assert list(it.host.lifecycle.asked) == ["risk"]
+
+
+async def test_an_unload_during_the_load_ends_both() -> None:
+    async with hosting() as it, asyncio.TaskGroup() as operators:
+
+        async def load() -> None:
+            with pytest.raises(UnloadRefusedError, match="unloaded while it was being loaded"):
+                await it.host.load(ModelRef.parse("risk@5"))
+
+        operators.create_task(load())
+        await asyncio.sleep(0.2)
+        assert await it.host.unload(RISK, Version(5)) == [5]
+        assert [hosted.version for hosted in it.shelf.hosted["risk"]] == [7]
+
+
+async def test_the_least_recently_used_goes_first_and_only_when_it_is_gone_the_next_is_loaded() -> (
+    None
+):
+    versions = FakeVersions(sizes={"risk@7": 40, "old@1": 30, "young@1": 30, "new@1": 30})
+    for name in ("old", "young", "new"):
+        versions.move(name, stable=1)
+    versions.move("risk", stable=7)
+    async with hosting(versions=versions, limit_bytes=100) as it:
+        for place, name in enumerate(("young", "old")):
+            await it.host.load(ModelRef.parse(name))
+            it.versions.open[-1].used_at_ns = Nanoseconds(10 - place)
+        await it.host.load(ModelRef.parse("new"))
+        assert [hosted.name for hosted in it.versions.open] == ["risk", "young", "new"]
+        assert it.versions.steps.index("close old@1") < it.versions.steps.index("load new@1")
+        assert not it.shelf.hosted["old"]
+
+
+async def test_a_start_that_fails_closes_what_it_had_opened_and_tells_the_reason() -> None:
+    versions = FakeVersions(fails={"load risk@8": DigestMismatchError("it is another")})
+    versions.move("risk", stable=7)
+    with pytest.raises(ExceptionGroup) as raised:
+        async with hosting("risk@7", "risk@8", versions=versions):
+            raise AssertionError
+    assert raised.group_contains(DigestMismatchError, match="it is another")
+    assert versions.open == []
+
+
+async def test_the_end_waits_for_what_is_on_its_way_and_closes_it() -> None:
+    async with hosting() as it:
+        it.versions.move("risk", stable=8)
+        await asyncio.sleep(1.25)
+        assert it.versions_in(State.LOADING) == ["risk@8"]
+    assert it.versions.steps[-2:] == ["close risk@7", "close risk@8"]
+
+
+async def test_replicas_look_at_their_own_moments() -> None:
+    looked_at_s: list[float] = []
+
+    class Looking:
+        followed = (RISK,)
+
+        async def read_aliases(self, _: ModelName) -> None:
+            looked_at_s.append(asyncio.get_running_loop().time())
+
+    draws = iter([0.0, 1.0, 0.5, 0.5])
+    every_ns = Nanoseconds(NS_PER_SECOND)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(3.5):
+            await follow_aliases(Looking(), every_ns=every_ns, draw=lambda: next(draws))
+    assert looked_at_s == [pytest.approx(at_s) for at_s in (0.8, 2.0, 3.0)]

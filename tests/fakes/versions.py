@@ -1,0 +1,107 @@
+"""Versions that take as long to come as a test says, on virtual time, and fail as it says."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tidegate.errors import ModelNotFoundError
+from tidegate.ids import Alias, ModelName, Version
+from tidegate.units import Nanoseconds
+from tidegate_realtime.core.asked import Pointed
+from tidegate_realtime.core.lifecycle_commands import Show
+
+
+@dataclass(eq=False)
+class FakeHosted:
+    """One copy in memory."""
+
+    name: ModelName
+    version: Version
+    used_at_ns: Nanoseconds
+    closed: bool = False
+
+
+@dataclass(frozen=True)
+class FakeFiles:
+    name: ModelName
+    version: Version
+    size_bytes: int
+
+
+@dataclass
+class FakeVersions:
+    """A store, and what loads from it."""
+
+    fetch_s: float = 0.1
+    load_s: float = 0.2
+    warm_s: float = 0.7
+    close_s: float = 0.3
+    aliases: dict[str, dict[str, int]] = field(default_factory=dict)
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    """In bytes, by ``name@version``; 1 for others."""
+    fails: dict[str, Exception] = field(default_factory=dict)
+    """By step, such as ``fetch risk@8``, or ``aliases risk``."""
+    steps: list[str] = field(default_factory=list)
+    """What began, in order."""
+    open: list[FakeHosted] = field(default_factory=list)
+    revisions: Counter[str] = field(default_factory=Counter)
+
+    def move(self, name: str, **aliases: int) -> None:
+        """Point these aliases elsewhere, as one write."""
+        self.aliases[name] = {**self.aliases.get(name, {}), **aliases}
+        self.revisions[name] += 1
+
+    async def pointed(self, name: ModelName) -> Pointed:
+        self._check(f"aliases {name}")
+        named = {Alias(a): Version(v) for a, v in self.aliases.get(name, {}).items()}
+        return Pointed(aliases=named, revision=self.revisions[name])
+
+    async def fetch(self, name: ModelName, version: Version) -> FakeFiles:
+        await self._step(f"fetch {name}@{version}", self.fetch_s)
+        if version > 900:
+            raise ModelNotFoundError(f"{name}@{version} is not in the store")
+        return FakeFiles(name, version, self.sizes.get(f"{name}@{version}", 1))
+
+    async def load(self, files: FakeFiles) -> FakeHosted:
+        await self._step(f"load {files.name}@{files.version}", self.load_s)
+        hosted = FakeHosted(files.name, files.version, Nanoseconds(0))
+        self.open.append(hosted)
+        return hosted
+
+    async def warm_up(self, hosted: FakeHosted) -> None:
+        await self._step(f"warm_up {hosted.name}@{hosted.version}", self.warm_s)
+
+    async def close(self, hosted: FakeHosted) -> None:
+        await self._step(f"close {hosted.name}@{hosted.version}", self.close_s)
+        hosted.closed = True
+        self.open.remove(hosted)
+
+    async def _step(self, step: str, took_s: float) -> None:
+        self.steps.append(step)
+        await asyncio.sleep(took_s)
+        self._check(step)
+
+    def _check(self, step: str) -> None:
+        if step in self.fails:
+            raise self.fails[step]
+
+
+@dataclass
+class FakeShelf:
+    """What callers would find."""
+
+    shows: dict[str, Show] = field(default_factory=dict)
+    hosted: dict[str, Sequence[FakeHosted]] = field(default_factory=dict)
+
+    def show(self, show: Show, hosted: Sequence[FakeHosted]) -> None:
+        assert [each.version for each in hosted] == [copy.version for copy in show.copies]
+        assert not any(each.closed for each in hosted)
+        self.shows[show.name] = show
+        self.hosted[show.name] = hosted
+
+    def answers(self, name: str = "risk", alias: str = "stable") -> int:
+        """The version that answers under an alias."""
+        version = self.shows[name].aliases[Alias(alias)]
+        assert version in [each.version for each in self.hosted[name]]
+        return version
