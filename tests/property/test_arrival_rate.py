@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.units import NS_PER_MS, NS_PER_SECOND, Nanoseconds
-from tidegate_realtime.core.arrival_rate import ArrivalRate
+from tidegate_realtime.core.arrival_rate import ENOUGH_ROWS, ArrivalRate
 
 gap = st.one_of(
     st.integers(0, 30 * NS_PER_MS),
@@ -38,15 +38,22 @@ def test_windows_hold_what_arrived_within_them(
             rate.rows_per_second(Nanoseconds(now_ns))
     end = Nanoseconds(now_ns + since_last_ns)
 
-    def since(length_ns: int) -> float:
+    def since(length_ns: int) -> tuple[int, float]:
         bucket_ns = length_ns // 10
         start = (end // bucket_ns - 9) * bucket_ns
         arrived = sum(rows for at_ns, rows in counted if at_ns >= start)
-        return arrived * NS_PER_SECOND / (end - start)
+        return arrived, arrived * NS_PER_SECOND / (end - start)
 
-    shorter = max(since(NS_PER_SECOND // 10), since(NS_PER_SECOND))
-    assert rate.rows_per_second(end) == pytest.approx(shorter)
-    assert rate.smooth_rows_per_second(end) == pytest.approx(since(10 * NS_PER_SECOND))
+    tenth, second, ten_seconds = (
+        since(length_ns) for length_ns in (NS_PER_SECOND // 10, NS_PER_SECOND, 10 * NS_PER_SECOND)
+    )
+    if second[0] >= ENOUGH_ROWS:
+        load = max(each[1] for each in (tenth, second) if each[0] >= ENOUGH_ROWS)
+    else:
+        second_ns = (end % (NS_PER_SECOND // 10)) + NS_PER_SECOND * 9 // 10
+        load = min(ten_seconds[1], ENOUGH_ROWS * NS_PER_SECOND / second_ns)
+    assert rate.rows_per_second(end) == pytest.approx(load)
+    assert rate.smooth_rows_per_second(end) == pytest.approx(ten_seconds[1])
     envelope = rate.envelope(end)
     for length_ns, found in (
         (NS_PER_SECOND // 10, envelope.tenth_rows),
