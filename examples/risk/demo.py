@@ -106,7 +106,7 @@ def write_parquet(folder: Path, columns: Sequence[str], features: np.ndarray) ->
 def serving(store: Path, *, log: Path) -> Iterator[int]:
     """Run the gateway on free ports; stop it as an orchestrator would, by SIGTERM."""
     port, admin_port = free_port(), free_port()
-    ports = ("--port", str(port), "--admin-port", str(admin_port))
+    ports = ("--port", str(port), "--admin-port", str(admin_port), "--grpc-port", "0")
     with log.open("w") as file:
         process = subprocess.Popen(
             [*TIDEGATE, "serve", "--store", store, *ports], stdout=file, stderr=file

@@ -25,7 +25,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def serve(store: Path, *arguments: str, ports: bool = True) -> int:
     given = ["--port", str(free_port()), "--admin-port", str(free_port())] if ports else []
-    return run(["serve", "--store", str(store), *given, *arguments])
+    return run(["serve", "--store", str(store), "--grpc-port", "0", *given, *arguments])
 
 
 @pytest.mark.parametrize(

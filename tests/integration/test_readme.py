@@ -51,6 +51,7 @@ def test_the_commands_of_the_readme_work_in_its_order(tmp_path: Path) -> None:
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "TIDEGATE_SERVE__PORT": str(port),
         "TIDEGATE_SERVE__ADMIN_PORT": str(admin_port),
+        "TIDEGATE_SERVE__GRPC_PORT": str(free_port()),
         "TIDEGATE_CACHE_DIR": str(tmp_path / "cache"),
     }
     lines = [

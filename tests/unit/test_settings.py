@@ -174,6 +174,10 @@ def test_a_gateway_needs_two_ports_whoever_reads_its_settings() -> None:
         load_settings(flags={"serve.host": "::1", "serve.port": 8002})
     with pytest.raises(SettingError, match=f"^flag --admin-port: {told} .found 8000"):
         load_settings(flags={"serve.host": "::1", "serve.admin_port": 8000})
+    told = "serve.grpc_port: serve.admin_port has this port, too; change either, or 0: no gRPC"
+    with pytest.raises(SettingError, match=f"^flag --grpc-port: {told} .found 8002"):
+        load_settings(flags={"serve.grpc_port": 8002})
+    load_settings(flags={"serve.grpc_port": 0})
 
 
 def test_an_unknown_key_that_resembles_none_lists_those_that_exist() -> None:

@@ -86,7 +86,8 @@ def running_gateway(store: Path, *arguments: str) -> Iterator[Gateway]:
     """
     port, admin_port = free_ports(2)
     command = [sys.executable, "-m", "tidegate", "serve", "--store", str(store)]
-    command += ["--host", HOST, "--port", str(port), "--admin-port", str(admin_port), *arguments]
+    command += ["--host", HOST, "--port", str(port), "--admin-port", str(admin_port)]
+    command += ["--grpc-port", "0", *arguments]
     clock, log = SystemClock(), store.parent / f"gateway-{port}.log"
     with (
         log.open("w+") as stderr,

@@ -9,6 +9,7 @@ from tidegate.ids import ModelRef
 from tidegate.settings import Section
 
 Port = Annotated[int, Field(ge=1, le=65_535)]
+PortOrNone = Annotated[int, Field(ge=0, le=65_535)]
 
 
 EMULATED: Final = "emulated:"
@@ -35,6 +36,8 @@ class ServeSettings(Section):
     """Of the public listener. 8000 to 8002 are what clients of Triton expect."""
     admin_port: Port = Field(8002, validate_default=True)
     """Of the admin listener, which is on loopback whatever ``host`` says."""
+    grpc_port: PortOrNone = Field(8001, validate_default=True)
+    """Of the gRPC listener, at ``host`` too; 0: none."""
     server: Literal["granian", "uvicorn"] = "granian"
     """What carries the public listener; uvicorn reaches about two thirds of the throughput."""
     models: tuple[Annotated[str, AfterValidator(_model_ref)], ...] = ()
@@ -70,3 +73,11 @@ class ServeSettings(Section):
         if admin_port == others.data.get("port"):
             raise ValueError("both listeners have this port; change it or serve.port")
         return admin_port
+
+    @field_validator("grpc_port")
+    @classmethod
+    def _is_a_port_of_its_own(cls, grpc_port: int, others: ValidationInfo) -> int:
+        for other in ("port", "admin_port"):
+            if grpc_port == others.data.get(other):
+                raise ValueError(f"serve.{other} has this port, too; change either, or 0: no gRPC")
+        return grpc_port

@@ -51,6 +51,22 @@ STATUS_BY_CODE: Final = {
     "deadline_expired": 504,
 }
 
+GRPC_BY_STATUS: Final = {
+    400: "INVALID_ARGUMENT",
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    413: "RESOURCE_EXHAUSTED",
+    415: "UNIMPLEMENTED",
+    422: "INVALID_ARGUMENT",
+    429: "RESOURCE_EXHAUSTED",
+    499: "CANCELLED",
+    500: "INTERNAL",
+    503: "UNAVAILABLE",
+    504: "DEADLINE_EXCEEDED",
+}
+"""What gRPC calls each of them; statuses of HTTP itself are not here, for nothing raises them."""
+
 STATUS_BY_FAMILY: Final[dict[type[TidegateError], int]] = {
     RequestRejectedError: 400,
     OverloadedError: 503,

@@ -40,6 +40,7 @@ from tidegate.cli.output import examples
 )
 @click.option("--host", metavar="ADDRESS", help="Where callers connect.  [default: 127.0.0.1]")
 @click.option("--port", type=int, help="Port for callers.  [default: 8000]")
+@click.option("--grpc-port", type=int, help="Port for gRPC; 0: none.  [default: 8001]")
 @click.option(
     "--admin-port", type=int, help="Port for operators, on loopback only.  [default: 8002]"
 )

@@ -9,7 +9,12 @@ from tidegate_realtime.api.served import ONNXRUNTIME, ServedVersion
 
 
 def announcement(
-    versions: Sequence[ServedVersion], *, store: str, public_url: str, admin_url: str
+    versions: Sequence[ServedVersion],
+    *,
+    store: str,
+    public_url: str,
+    grpc_target: str | None,
+    admin_url: str,
 ) -> str:
     """Say what is served, where, what was promised and who said so, and how to try it."""
     lines = [
@@ -17,7 +22,7 @@ def announcement(
         "",
         *(f"  {_line(served)}" for served in versions),
         "",
-        f"  callers    {public_url}",
+        f"  callers    {public_url}" + (f"  gRPC {grpc_target}" if grpc_target else ""),
         f"  operators  {admin_url}/docs  {admin_url}/metrics",
         "",
         "Try it:",

@@ -5,6 +5,7 @@ import gc
 import os
 import signal
 import socket
+from collections.abc import Sequence
 from random import Random
 from typing import Final
 
@@ -19,7 +20,7 @@ from tidegate_realtime.api.servers.sockets import claim
 from tidegate_realtime.main.announcing import announcement
 from tidegate_realtime.main.executing import open_backends
 from tidegate_realtime.main.loading import load_models
-from tidegate_realtime.main.parts import Parts, build_admin, build_parts, build_public_server
+from tidegate_realtime.main.parts import Parts, build_admin, build_parts, build_public_servers
 from tidegate_realtime.main.starting import Plan
 
 log: Final = get_logger(__name__)
@@ -85,11 +86,15 @@ async def _serve(
         watching = [tasks.create_task(parts.edge.sweeper.run(), name="sweeper")]
         if plan.keys is not None:
             watching.append(tasks.create_task(plan.keys.follow(), name="keys"))
-        public = build_public_server(plan, parts)
+        public = build_public_servers(plan, parts)
         _spare_the_collector()
         parts.edge.catalogue.readiness.state = State.READY
-        listening = tasks.create_task(_until_stopped(public, stopping), name="public listener")
-        await public.started()
+        listening = [
+            tasks.create_task(_until_stopped(server, stopping), name=type(server).__name__)
+            for server in public
+        ]
+        for server in public:
+            await server.started()
         _announce(plan, parts)
         await stopping.wait()
         await _drain(plan, parts, public, listening)
@@ -114,6 +119,7 @@ def _announce(plan: Plan, parts: Parts) -> None:
             parts.edge.catalogue.versions,
             store=plan.settings.store,
             public_url=plan.public_url,
+            grpc_target=plan.grpc_target,
             admin_url=f"http://{ADMIN_HOST}:{plan.serve.admin_port}",
         )
     )
@@ -127,24 +133,29 @@ def _spare_the_collector() -> None:
 
 
 async def _drain(
-    plan: Plan, parts: Parts, public: HttpServer, listening: asyncio.Task[None]
+    plan: Plan,
+    parts: Parts,
+    public: Sequence[HttpServer],
+    listening: Sequence[asyncio.Task[None]],
 ) -> None:
     """Take nothing new, and wait for what was taken, but not for ever.
 
     granian forgets handlers whose client has left, hence the count of our own.
     """
     parts.edge.catalogue.readiness.state = State.DRAINING
-    public.stop()
-    log.info("draining", requests=parts.edge.sweeper.in_progress)
+    for server in public:
+        server.stop()
+    log.info("draining", requests=parts.edge.metrics.in_flight.total())
     try:
         async with asyncio.timeout(plan.serve.drain_limit_ms / 1000):
             await parts.edge.sweeper.idle()
-            await asyncio.shield(listening)
+            await asyncio.wait(listening)
     except TimeoutError:
-        log.warning("drain_limit_reached", requests=parts.edge.sweeper.in_progress)
+        log.warning("drain_limit_reached", requests=parts.edge.metrics.in_flight.total())
         parts.edge.sweeper.cut_uploads()
-        await asyncio.wait({listening}, timeout=_LAST_REPLIES_S)
-        listening.cancel()
+        await asyncio.wait(listening, timeout=_LAST_REPLIES_S)
+        for task in listening:
+            task.cancel()
 
 
 async def _close(parts: Parts) -> None:

@@ -97,12 +97,21 @@ def _served(
     )
 
 
-def build_public_server(plan: Plan, parts: Parts) -> HttpServer:
-    """Prepare the public listener; whichever server is not asked for is not imported.
+def build_public_servers(plan: Plan, parts: Parts) -> list[HttpServer]:
+    """Prepare the public listeners, HTTP first; what is not asked for is not imported.
+
+    Call it on the running loop.
 
     Raises:
-        SettingError: The port was taken since the start.
+        SettingError: A port was taken since the start.
     """
+    public = [_http(plan, parts)]
+    if plan.serve.grpc_port:
+        public.append(_grpc(plan, parts))
+    return public
+
+
+def _http(plan: Plan, parts: Parts) -> HttpServer:
     host, port, edge = plan.host, plan.serve.port, parts.edge
     if plan.serve.server == "granian":
         from tidegate_realtime.api.rsgi import RsgiApp  # only if asked for
@@ -113,6 +122,19 @@ def build_public_server(plan: Plan, parts: Parts) -> HttpServer:
         return GranianServer(app, host=host, port=port, tls=plan.tls)
     asgi = AsgiApp(edge.endpoint, edge.sweeper, edge.clock)
     return _uvicorn(plan, asgi, claim(host, port), tls=plan.tls)
+
+
+def _grpc(plan: Plan, parts: Parts) -> HttpServer:
+    from tidegate_realtime.api.grpc.server import GrpcServer  # only if asked for
+    from tidegate_realtime.api.grpc.service import build_service  # likewise
+
+    return GrpcServer(
+        build_service(parts.edge),
+        host=plan.host,
+        port=plan.serve.grpc_port,
+        drain_limit_s=_drain_limit_s(plan),
+        tls=plan.tls,
+    )
 
 
 async def build_admin(plan: Plan, parts: Parts, claimed: socket.socket) -> HttpServer:
@@ -152,5 +174,8 @@ def _uvicorn(
 ) -> HttpServer:
     from tidegate_realtime.api.servers.uvicorn import UvicornServer  # only if asked for
 
-    limit_s = ns_to_seconds(ms_to_ns(plan.serve.drain_limit_ms))
-    return UvicornServer(app, claimed, drain_limit_s=limit_s, tls=tls)
+    return UvicornServer(app, claimed, drain_limit_s=_drain_limit_s(plan), tls=tls)
+
+
+def _drain_limit_s(plan: Plan) -> float:
+    return ns_to_seconds(ms_to_ns(plan.serve.drain_limit_ms))

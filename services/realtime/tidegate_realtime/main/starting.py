@@ -16,6 +16,7 @@ from tidegate.observability import configure_logging, get_logger
 from tidegate.settings import Settings, load_settings
 from tidegate_realtime.api.servers.sockets import check_free, numeric_host
 from tidegate_realtime.api.servers.tls import Tls
+from tidegate_realtime.main.grpc import check_grpc
 from tidegate_realtime.main.guarding import check_reach, open_keys, open_tls
 from tidegate_realtime.settings import ServeSettings
 
@@ -40,9 +41,19 @@ class Plan:
     @property
     def public_url(self) -> str:
         """Where somebody on this machine reaches the public listener."""
-        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
         scheme = "http" if self.tls is None else "https"
-        return f"{scheme}://{f'[{host}]' if ':' in host else host}:{self.serve.port}"
+        return f"{scheme}://{self._reachable_host}:{self.serve.port}"
+
+    @property
+    def grpc_target(self) -> str | None:
+        """What somebody on this machine connects a gRPC channel to."""
+        port = self.serve.grpc_port
+        return f"{self._reachable_host}:{port}" if port else None
+
+    @property
+    def _reachable_host(self) -> str:
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
+        return f"[{host}]" if ":" in host else host
 
 
 def start(*, config: Path | None, flags: Mapping[str, object], slo_ms: float | None) -> ExitCode:
@@ -76,6 +87,7 @@ def make_plan(*, config: Path | None, flags: Mapping[str, object], slo_ms: float
     check_reach(host, serve, keys)
     tls = open_tls(serve)
     check_free(host, serve.port)
+    check_grpc(host, serve.grpc_port)
     store = ArtifactStore(open_store(settings.store))
     models = _models(serve, store)
     if slo_ms is not None:

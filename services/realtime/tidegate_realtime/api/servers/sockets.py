@@ -65,6 +65,6 @@ def _why_not(host: str, port: int, error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
         return (
             f"port {port} is taken by another process: stop that one, or choose another with "
-            "--port or --admin-port."
+            "--port, --grpc-port or --admin-port."
         )
     return f"cannot listen on {host} port {port}: {error.strerror}"

@@ -1,0 +1,1 @@
+"""``inference.GRPCInferenceService``: the same questions as over HTTP, asked by gRPC."""

@@ -1,0 +1,94 @@
+"""One call as its handler sees it: what it says of itself, and how it is refused."""
+
+from typing import Any, Final, NoReturn, TypeAlias
+
+import grpc
+import orjson
+
+from tidegate.ids import InvalidIdError, parse_alias, parse_model_name, parse_version
+from tidegate.units import NS_PER_SECOND, Nanoseconds, ns_to_ms
+from tidegate_realtime.api.error_map import GRPC_BY_STATUS
+from tidegate_realtime.api.errors import ModelNotServedError, VersionNotServedError
+from tidegate_realtime.api.replies import Problem
+from tidegate_realtime.api.wishes import DEADLINE_HEADER, Deadline, header_deadline
+
+Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
+
+AUTHORIZATION: Final = "authorization"
+REQUEST_ID: Final = "x-request-id"
+
+
+class Call:
+    """What came besides the message."""
+
+    __slots__ = ("_context", "_metadata", "began_at_ns")
+
+    def __init__(self, context: Context, *, began_at_ns: Nanoseconds) -> None:
+        self._context = context
+        self._metadata = dict(context.invocation_metadata() or ())
+        self.began_at_ns = began_at_ns
+        """When the message was whole: gRPC calls nobody before."""
+
+    def header(self, name: str) -> str | None:
+        """Return what would be a header over HTTP, by its lower-case name.
+
+        ``authorization``, ``tidegate-deadline-ms``, ``x-request-id`` and so on; of a repeated one
+        the last.
+        """
+        value = self._metadata.get(name)
+        return value if isinstance(value, str) else None
+
+    def deadline(self) -> Deadline | None:
+        """Return the shorter of the call's own deadline and that of its metadata.
+
+        Raises:
+            BadOptionError: The metadata's cannot be meant.
+        """
+        named = header_deadline(self.header(DEADLINE_HEADER))
+        left_s = self._context.time_remaining()
+        if left_s is None:
+            return named
+        left_ns = Nanoseconds(int(left_s * NS_PER_SECOND))
+        own = Deadline(left_ns, f"The call's deadline leaves {ns_to_ms(left_ns):.3g} ms")
+        return own if named is None else min(own, named)
+
+    async def announce(self, headers: tuple[tuple[str, str], ...], *, request_id: str) -> None:
+        """Say in the initial metadata who answers."""
+        await self._context.send_initial_metadata((*headers, (REQUEST_ID, request_id)))
+
+    async def refuse(self, problem: Problem, *, request_id: str) -> NoReturn:
+        """End the call: the sentence is its details, trailing metadata is for programs."""
+        details = dict(problem.details)
+        trailing: list[tuple[str, str | bytes]] = [
+            ("tidegate-code", problem.code),
+            (REQUEST_ID, request_id),
+        ]
+        if problem.retry_after_ms is not None:
+            details["retry_after_ms"] = after_ms = round(problem.retry_after_ms)
+            trailing.append(("grpc-retry-pushback-ms", str(after_ms)))
+        trailing.append(("tidegate-details-bin", orjson.dumps(details)))
+        code = grpc.StatusCode[GRPC_BY_STATUS[problem.status]]
+        await self._context.abort(code, problem.message, tuple(trailing))
+
+
+def check_names(model: str, version: str) -> str | None:
+    """Accept what may be a model and a version, and return the version; ``None`` for none.
+
+    Over HTTP the path has been matched before; here anything may come.
+
+    Raises:
+        ModelNotServedError: No model can have this name.
+        VersionNotServedError: It is neither a version nor an alias.
+    """
+    try:
+        parse_model_name(model)
+    except InvalidIdError as error:
+        raise ModelNotServedError(str(error)) from error
+    if not version:
+        return None
+    parse = parse_alias if version[0].isalpha() else parse_version
+    try:
+        parse(version)
+    except InvalidIdError as error:
+        raise VersionNotServedError(str(error)) from error
+    return version

@@ -1,0 +1,74 @@
+"""``ModelInfer`` as a question: what one message asks, and the message that answers it."""
+
+from collections.abc import Callable
+from typing import Final
+
+from tidegate.inference.arrays import Tensors
+from tidegate.keys.access import Access, Principal
+from tidegate.oip.protobuf.request import decode_message
+from tidegate.oip.protobuf.response import encode_message
+from tidegate.oip.protobuf.v2_pb2 import ModelInferRequest
+from tidegate.units import Nanoseconds
+from tidegate_realtime.api.asked_outputs import asked_outputs, named_outputs
+from tidegate_realtime.api.forms import Asked
+from tidegate_realtime.api.grpc.calls import AUTHORIZATION, REQUEST_ID, Call, check_names
+from tidegate_realtime.api.routing import Action
+from tidegate_realtime.api.scopes import SCOPES
+from tidegate_realtime.api.served import ServedVersion
+from tidegate_realtime.api.wishes import Deadline
+
+_SCOPE: Final = SCOPES[Action.INFER]
+
+
+class GrpcQuestion:
+    """A question in one message; see ``Question`` for what each method is for."""
+
+    __slots__ = ("_access", "_call", "_message", "began_at_ns", "given_id", "model", "version")
+
+    def __init__(self, message: ModelInferRequest, call: Call, access: Access) -> None:
+        """Take a message that could be read.
+
+        Raises:
+            ModelNotServedError, VersionNotServedError: It names what cannot exist.
+        """
+        self._message = message
+        self._call = call
+        self._access = access
+        self.model = message.model_name
+        self.version = check_names(message.model_name, message.model_version)
+        self.given_id = call.header(REQUEST_ID)
+        self.began_at_ns: Nanoseconds = call.began_at_ns
+
+    def principal(self) -> Principal:
+        """Look at the key that came with it."""
+        return self._access.authorize(self._call.header(AUTHORIZATION), _SCOPE, self.model)
+
+    def deadline(self) -> Deadline | None:
+        """Take the shorter of the call's own and that of its metadata."""
+        return self._call.deadline()
+
+    async def read(self) -> None:
+        """Do nothing: the message is whole."""
+
+    def decode(self, served: ServedVersion) -> Asked:
+        """Make tensors of the message, of raw ones without a copy."""
+        request = decode_message(self._message)
+        served.model.signature.check(request.inputs)
+        return Asked(
+            inputs=request.inputs,
+            rows=request.rows,
+            id=request.id,
+            outputs=asked_outputs(request.outputs, served, binary=request.binary),
+            parameters=request.parameters,
+        )
+
+    def on_departure(self, call: Callable[[], None]) -> None:
+        """Do nothing: when a caller leaves, gRPC cancels the handler."""
+
+    def encode(
+        self, served: ServedVersion, asked: Asked, outputs: Tensors, *, request_id: str
+    ) -> bytes:
+        """Write the answer, raw if the question was."""
+        named = named_outputs(asked.outputs, outputs)
+        is_raw = bool(self._message.raw_input_contents)
+        return encode_message(served.response_tag, id=asked.id, outputs=named, is_raw=is_raw)
