@@ -1,6 +1,8 @@
 """What every server must do with bad input: a refusal that explains, and nothing else."""
 
+import gzip
 import socket
+import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -8,6 +10,7 @@ import httpx
 import orjson
 import pytest
 
+from tests.fixtures.bombs import bomb
 from tests.fixtures.gateways import Gateway
 
 ALLOWED = {200, 400, 404, 405, 413, 414, 415, 422, 431}
@@ -306,10 +309,32 @@ def test_who_does_not_finish_a_header_is_cut_off_and_nobody_else_suffers(gateway
     assert [status_of(answer) for answer in answers] in ([0, 0], [0, 408], [408, 408])
 
 
-def test_compressed_bodies_are_refused_by_name(client: httpx.Client) -> None:
-    for encoding, status in (("gzip", 415), ("br", 415), ("identity", 200)):
-        reply = client.post(INFER, content=ROW, headers={"content-encoding": encoding})
-        assert reply.status_code == status
+def test_a_compressed_body_is_undone_by_its_name(client: httpx.Client) -> None:
+    for encoding, body, status in (
+        ("gzip", gzip.compress(ROW), 200),
+        ("GZIP", gzip.compress(ROW), 200),
+        ("deflate", zlib.compress(ROW), 200),
+        ("identity", ROW, 200),
+        ("gzip", ROW, 400),
+        ("gzip", gzip.compress(ROW)[:-4], 400),
+        ("br", ROW, 415),
+        ("gzip, gzip", gzip.compress(gzip.compress(ROW)), 415),
+    ):
+        reply = client.post(INFER, content=body, headers={"content-encoding": encoding})
+        assert reply.status_code == status, (encoding, reply.text)
+        assert ("accept-encoding" in reply.headers) == (status == 415)
+
+
+@pytest.mark.field_fault("P-41")
+@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
+def test_a_bomb_is_refused_and_fills_no_memory(gateway: Gateway, encoding: str) -> None:
+    body = bomb(encoding, mebibytes=1_024)
+    before_kib = gateway.resident_kib()
+    with httpx.Client(base_url=gateway.url, timeout=30) as client:
+        for _ in range(3):
+            reply = client.post(INFER, content=body, headers={"content-encoding": encoding})
+            assert (reply.status_code, reply.json()["code"]) == (413, "body_too_large")
+    assert gateway.resident_kib() - before_kib < 200 << 10
 
 
 @pytest.mark.field_fault("P-34", "P-35")

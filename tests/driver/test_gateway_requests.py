@@ -288,7 +288,8 @@ REFUSED: list[tuple[str, Callable[[], FakeExchange], int, str]] = [
         "version_not_served",
     ),
     ("alias", lambda: post("/v2/models/echo/versions/no/infer", b"{}"), 404, "version_not_served"),
-    ("gzip", lambda: post(INFER, b"{}", content_encoding="gzip"), 415, "unsupported_encoding"),
+    ("brotli", lambda: post(INFER, b"{}", content_encoding="br"), 415, "unsupported_encoding"),
+    ("gzip", lambda: post(INFER, b"{}", content_encoding="gzip"), 400, "malformed_request"),
     ("large", lambda: post(INFER, b"", content_length="67108865"), 413, "body_too_large"),
     ("length", lambda: post(INFER, b"", content_length="-1"), 400, "malformed_request"),
     (

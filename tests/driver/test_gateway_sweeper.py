@@ -10,7 +10,8 @@ from tests.fakes.exchange import FakeExchange
 from tests.fakes.loop_clock import LoopClock
 from tidegate.clock import Clock
 from tidegate.units import Nanoseconds
-from tidegate_realtime.api.errors import UploadTooSlowError
+from tidegate_realtime.api.bodies import HeldBodies
+from tidegate_realtime.api.errors import BodiesHeldError, UploadTooSlowError
 from tidegate_realtime.api.sweeper import Sweeper
 
 pytestmark = pytest.mark.looptime
@@ -71,6 +72,7 @@ async def test_a_request_is_not_watched_while_its_body_is_coming() -> None:
     async with sweeping() as sweeper, asyncio.TaskGroup() as callers:
         exchange = FakeExchange.uploading("/", began_at_ns=LoopClock().now_ns())
         sweeper.add(exchange)
+        exchange.came_bytes = 1 << 20
         reading = callers.create_task(read(exchange))
         await asyncio.sleep(30)
         assert exchange.watched == 0
@@ -82,15 +84,40 @@ async def test_a_request_is_not_watched_while_its_body_is_coming() -> None:
 
 
 @pytest.mark.field_fault("P-40")
-async def test_a_body_that_does_not_come_is_cut_after_a_minute() -> None:
+@pytest.mark.parametrize(
+    ("came_bytes", "cut_after_s"),
+    [
+        (0, 5),  # nothing at all
+        (5 * (16 << 10) - 1, 5),  # 16 KiB/s is the slowest that is borne with
+        (10 * (16 << 10), 10),  # as long as that much, on average, has come
+        (1 << 30, 60),  # however much, all of it must be there then
+    ],
+)
+async def test_a_body_that_comes_too_slowly_is_cut(came_bytes: int, cut_after_s: float) -> None:
     async with sweeping() as sweeper:
         exchange = FakeExchange.uploading("/", began_at_ns=LoopClock().now_ns())
+        exchange.came_bytes = came_bytes
         sweeper.add(exchange)
         with pytest.raises(UploadTooSlowError):
             await read(exchange)
-        assert 60 <= asyncio.get_running_loop().time() < 60.02
+        assert cut_after_s <= asyncio.get_running_loop().time() < cut_after_s + 0.02
         assert exchange.must_close
         await asyncio.sleep(0)  # the cut is over: nothing is cancelled a second time
+
+
+async def test_a_body_is_held_until_its_request_ends() -> None:
+    sweeper = Sweeper(LoopClock(), bodies=HeldBodies(limit_bytes=1_000))
+    first, second = (FakeExchange("POST", "/", b"x" * 600) for _ in range(2))
+    sweeper.add(first)
+    sweeper.add(second)
+    assert await read(first) == b"x" * 600
+    with pytest.raises(BodiesHeldError, match="more than 1000 bytes together"):
+        await read(second)
+    sweeper.remove(second)
+    assert sweeper.bodies.held_bytes == 600
+    sweeper.remove(first)
+    assert sweeper.bodies.held_bytes == 0
+    assert BodiesHeldError.code == "queue_full"
 
 
 async def test_a_task_that_is_cancelled_for_another_reason_stays_cancelled() -> None:

@@ -42,16 +42,11 @@ class FakeExchange(Exchange):
     def header_values(self, name: str) -> Sequence[str]:
         return [self.headers[name]] if name in self.headers else []
 
-    async def read(self, limit_bytes: int) -> bytes:
-        complete = False
-        self._begin_reading()
-        try:
-            body = await asyncio.shield(self.body)
-            if len(body) > limit_bytes:
-                raise too_large(len(body), limit_bytes)
-            complete = True
-        finally:
-            self._end_reading(complete=complete)
+    async def _receive(self, limit_bytes: int) -> bytes:
+        body = await asyncio.shield(self.body)
+        self._take(len(body))
+        if len(body) > limit_bytes:
+            raise too_large(len(body), limit_bytes)
         return body
 
     def watch(self, tasks: asyncio.TaskGroup) -> None:

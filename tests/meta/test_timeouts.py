@@ -15,7 +15,11 @@ from tidegate.units import NS_PER_SECOND
 from tidegate_realtime.api.error_map import STATUS_BY_CODE
 from tidegate_realtime.api.guards import HEADER_LIMIT_S
 from tidegate_realtime.api.servers import uvicorn
-from tidegate_realtime.api.sweeper import UPLOAD_LIMIT_NS
+from tidegate_realtime.api.sweeper import (
+    SLOW_AFTER_NS,
+    SLOWEST_UPLOAD_BYTES_PER_S,
+    UPLOAD_LIMIT_NS,
+)
 from tidegate_realtime.core.admission import STUCK
 from tidegate_realtime.main.gateway import CLOSE_LIMIT_S
 from tidegate_realtime.settings import ServeSettings
@@ -34,6 +38,8 @@ def test_the_table_of_timeouts_says_how_long_each_one_is() -> None:
     settings = ServeSettings.model_validate({})
     expected = {
         "headers": f"{HEADER_LIMIT_S:g} s",
+        "slow body": f"{SLOW_AFTER_NS / NS_PER_SECOND:g} s, "
+        f"then {SLOWEST_UPLOAD_BYTES_PER_S >> 10} KiB/s",
         "body": f"{UPLOAD_LIMIT_NS / NS_PER_SECOND:g} s",
         "objective": f"`slo_ms` ({DEFAULT_SLO_MS:g} ms)",
         "deadline of the caller": "`timeout` µs, `Tidegate-Deadline-Ms` ms",

@@ -23,14 +23,14 @@ _CALLER_LEFT: Final = 499
 class AsgiExchange(Exchange):
     """One request that came by an ASGI server."""
 
-    __slots__ = ("_headers", "_pairs", "_receive", "_watcher")
+    __slots__ = ("_headers", "_next_message", "_pairs", "_watcher")
 
     def __init__(self, scope: Message, receive: Receive, *, began_at_ns: Nanoseconds) -> None:
         path = scope["raw_path"].decode("latin-1")
         super().__init__(scope["method"], path, began_at_ns=began_at_ns)
         self._pairs: Sequence[tuple[bytes, bytes]] = scope["headers"]
         self._headers: dict[bytes, bytes] = dict(self._pairs)
-        self._receive = receive
+        self._next_message = receive
         self._watcher: asyncio.Task[None] | None = None
 
     def header(self, name: str) -> str | None:
@@ -43,24 +43,16 @@ class AsgiExchange(Exchange):
         sought = name.encode()
         return [value.decode("latin-1") for key, value in self._pairs if key == sought]
 
-    async def read(self, limit_bytes: int) -> bytes:
+    async def _receive(self, limit_bytes: int) -> bytes:
         """Return the body; it comes in pieces."""
-        complete = False
-        self._begin_reading()
-        try:
-            body = await self._counted(limit_bytes)
-            complete = True
-        finally:
-            self._end_reading(complete=complete)
-        return body
-
-    async def _counted(self, limit_bytes: int) -> bytes:
         body = bytearray()
         while True:
-            message = await self._receive()
+            message = await self._next_message()
             if message["type"] == "http.disconnect":
                 raise CallerLeftError("The caller left before the body was whole.")
-            body += message.get("body", b"")
+            part = message.get("body", b"")
+            self._take(len(part))
+            body += part
             if len(body) > limit_bytes:
                 raise too_large(len(body), limit_bytes)
             if not message.get("more_body", False):
@@ -71,7 +63,7 @@ class AsgiExchange(Exchange):
         self._watcher = tasks.create_task(self._await_departure(), name="await departure")
 
     async def _await_departure(self) -> None:
-        await self._receive()
+        await self._next_message()
         self.depart()
 
     def unwatch(self) -> None:

@@ -99,6 +99,10 @@ class CrossSiteError(RequestRejectedError):
     code = "cross_site"
 
 
+class BodiesHeldError(OverloadedError):
+    """The requests in progress hold as many bytes as this process may."""
+
+
 class DrainingError(OverloadedError):
     """This process is about to end and takes no new work."""
 

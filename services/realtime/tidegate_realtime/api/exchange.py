@@ -5,7 +5,9 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from tidegate.units import Nanoseconds
+from tidegate_realtime.api.bodies import HeldBodies
 from tidegate_realtime.api.errors import UploadTooSlowError
+from tidegate_realtime.api.inflating import inflate
 
 _SHORT_BODY_BYTES: Final = 64 << 10
 """What either server buffers of a body that nobody reads."""
@@ -19,11 +21,16 @@ class Exchange:
 
     __slots__ = (
         "_body_is_read",
+        "_held_bytes",
         "_on_departure",
         "_overdue",
         "_reader",
         "began_at_ns",
+        "bodies",
+        "came_bytes",
         "departed",
+        "encoding",
+        "length_bytes",
         "method",
         "path",
     )
@@ -36,6 +43,15 @@ class Exchange:
         """When the headers had been read."""
         self.departed = False
         """The caller is known to have left."""
+        self.length_bytes: int | None = None
+        """Of the body as its headers announce it; ``None``: unknown, it comes in chunks."""
+        self.encoding: str | None = None
+        """What the body is compressed with."""
+        self.came_bytes = 0
+        """The most of the body that can have come."""
+        self.bodies: HeldBodies | None = None
+        """Counts what all requests hold."""
+        self._held_bytes = 0
         self._body_is_read = False
         self._on_departure: Callable[[], None] | None = None
         self._reader: asyncio.Task[object] | None = None
@@ -49,15 +65,55 @@ class Exchange:
         """Return every value of a header by its lower-case name, one for each time it came."""
         raise NotImplementedError
 
-    async def read(self, limit_bytes: int) -> bytes:
-        """Return the whole body.
+    async def _receive(self, limit_bytes: int) -> bytes:
+        """Return the whole body as it comes, and tell ``_take`` of it.
 
         Raises:
             BodyTooLargeError: It is longer than the limit; the rest was not read.
             TruncatedBodyError, CallerLeftError: It ended early.
-            UploadTooSlowError: ``cut_upload`` was called meanwhile.
         """
         raise NotImplementedError
+
+    async def read(self, limit_bytes: int) -> bytes:
+        """Return the whole body, and undo its compression; to be called once.
+
+        Raises:
+            BodyTooLargeError: It is longer than the limit, or becomes so.
+            BodiesHeldError: All requests together hold too much.
+            MalformedRequestError: It is not compressed as its header says.
+            TruncatedBodyError, CallerLeftError: It ended early.
+            UploadTooSlowError: ``cut_upload`` was called meanwhile.
+        """
+        complete = False
+        self._begin_reading()
+        try:
+            body = await self._receive(limit_bytes)
+            complete = True
+        finally:
+            self._end_reading(complete=complete)
+        if self.encoding is not None:
+            return await inflate(body, self.encoding, limit_bytes=limit_bytes, hold=self._hold)
+        return body
+
+    def release(self) -> None:
+        """Hold nothing of the body any more."""
+        if self.bodies is not None:
+            self.bodies.give_back(self._held_bytes)
+        self._held_bytes = 0
+
+    def _take(self, number_of_bytes: int) -> None:
+        """Note that so much of the body has come, or may come in one piece.
+
+        Raises:
+            BodiesHeldError: All requests together hold too much.
+        """
+        self.came_bytes += number_of_bytes
+        self._hold(number_of_bytes)
+
+    def _hold(self, number_of_bytes: int) -> None:
+        if self.bodies is not None:
+            self.bodies.take(number_of_bytes)
+            self._held_bytes += number_of_bytes
 
     def watch(self, tasks: asyncio.TaskGroup) -> None:
         """Begin to learn whether the caller leaves; called once, and only for a slow request."""
@@ -121,5 +177,6 @@ class Exchange:
         self._body_is_read = complete
         if self._overdue and not complete and reader is not None and reader.uncancel() == 0:
             raise UploadTooSlowError(
-                "The request's body did not arrive in time; send it faster, or less of it."
+                "The request's body did not arrive in time; send it faster (16 KiB/s after the "
+                "first 5 s, all of it within 60 s), or less of it."
             ) from None

@@ -12,11 +12,14 @@ from tidegate_realtime.api.errors import (
     UriTooLongError,
 )
 from tidegate_realtime.api.exchange import Exchange
+from tidegate_realtime.api.inflating import ENCODINGS
 
 BODY_LIMIT_BYTES: Final = 64 << 20
 PATH_LIMIT_BYTES: Final = 8 << 10
 HEADER_LIMIT_BYTES: Final = 16 << 10
 HEADER_LIMIT_COUNT: Final = 100
+_LENGTH_DIGITS: Final = 18
+"""Of more than 4,300 Python would not make a number at all."""
 _HOST: Final = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:[0-9]{1,5})?", re.IGNORECASE)
 HEADER_LIMIT_S: Final = 5.0
 """From the first byte of a request to the end of its headers."""
@@ -54,28 +57,40 @@ def check_path(path: str) -> None:
 
 
 def check_body_headers(exchange: Exchange) -> None:
-    """Refuse a body by its headers alone, before it is read.
+    """Refuse a body by its headers alone, before it is read; else note its length and encoding.
 
     Raises:
         BodyTooLargeError: It is longer than the limit.
         MalformedRequestError: Its length is said in two ways, which two servers might read
             differently (request smuggling).
-        UnsupportedEncodingError: It is compressed.
+        UnsupportedEncodingError: It is compressed in a way that cannot be undone here.
     """
-    encoding = exchange.header("content-encoding")
-    if encoding and encoding.lower() != "identity":
-        raise UnsupportedEncodingError(
-            f"Content-Encoding {encoding[:40]!r} is not supported; send the body as it is."
-        )
+    exchange.encoding = _encoding(exchange)
     length = exchange.header("content-length")
     if length is None:
         return
-    if not (length.isascii() and length.isdecimal()):
+    if not (length.isascii() and length.isdecimal()) or len(length) > _LENGTH_DIGITS:
         raise MalformedRequestError(f"Content-Length {length[:40]!r} is no number of bytes.")
     if exchange.header("transfer-encoding") is not None:
         raise MalformedRequestError("Send Content-Length or Transfer-Encoding, not both.")
     if int(length) > BODY_LIMIT_BYTES:
         raise too_large(int(length))
+    exchange.length_bytes = int(length)
+
+
+def _encoding(exchange: Exchange) -> str | None:
+    given = exchange.header("content-encoding")
+    if not given:
+        return None
+    encoding = ", ".join(exchange.header_values("content-encoding")).strip().lower()
+    if encoding == "identity":
+        return None
+    if encoding not in ENCODINGS:
+        raise UnsupportedEncodingError(
+            f"Content-Encoding {encoding[:40]!r} cannot be undone here; send the body as it is, or "
+            f"once as {' or '.join(ENCODINGS)}."
+        )
+    return encoding
 
 
 def too_large(found: int, limit: int = BODY_LIMIT_BYTES) -> BodyTooLargeError:

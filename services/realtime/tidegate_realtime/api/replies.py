@@ -10,7 +10,8 @@ import orjson
 from tidegate.errors import TidegateError
 from tidegate.keys.errors import UnauthenticatedError
 from tidegate_realtime.api.error_map import STATUS_BY_CODE, status_of
-from tidegate_realtime.api.errors import MethodNotAllowedError
+from tidegate_realtime.api.errors import MethodNotAllowedError, UnsupportedEncodingError
+from tidegate_realtime.api.inflating import ENCODINGS
 
 Headers = list[tuple[str, str]]
 
@@ -69,6 +70,8 @@ def _headers_of(error: TidegateError) -> Sequence[tuple[str, str]]:
             return [("allow", error.allow)]
         case UnauthenticatedError():
             return [("www-authenticate", "Bearer")]
+        case UnsupportedEncodingError():
+            return [("accept-encoding", ", ".join(ENCODINGS))]
         case _:
             return ()
 

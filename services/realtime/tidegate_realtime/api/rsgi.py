@@ -23,6 +23,8 @@ from tidegate_realtime.api.sweeper import Sweeper
 
 _CALLER_LEFT: Final = 499
 _NOBODY_READS_THIS: Final = 400
+_ONE_PIECE_BYTES: Final = 1 << 20
+"""512 callers who announce that much and send nothing would fill what all bodies may hold."""
 
 
 class RsgiHeaders(Protocol):
@@ -118,28 +120,30 @@ class RsgiExchange(Exchange):
         """Return every value of a header."""
         return self._headers.get_all(name)
 
-    async def read(self, limit_bytes: int) -> bytes:
-        """Return the body, in one piece if its length is known, else counting as it comes."""
-        complete = False
-        self._begin_reading()
+    async def _receive(self, limit_bytes: int) -> bytes:
+        """Return the body, in one piece if it is known to be short, else counting as it comes.
+
+        In one piece is quicker, but how much has come is not seen, so that all of it counts as
+        held from the beginning: too much to believe of what a caller only announces.
+        """
+        length = self.length_bytes
+        if length is None or length > _ONE_PIECE_BYTES:
+            return await self._counted(limit_bytes)
+        self._take(length)
         try:
-            if self.header("content-length"):
-                body = await self._proto()
-            else:
-                body = await self._counted(limit_bytes)
-            complete = True
+            return await self._proto()
         except ProtocolClosed:
-            raise TruncatedBodyError("The body ended before its Content-Length.") from None
-        finally:
-            self._end_reading(complete=complete)
-        return body
+            raise _truncated() from None
 
     async def _counted(self, limit_bytes: int) -> bytes:
         body = bytearray()
         async for chunk in self._proto:
+            self._take(len(chunk))
             body += chunk
             if len(body) > limit_bytes:
                 raise too_large(len(body), limit_bytes)
+        if self.length_bytes not in (None, len(body)):  # the iteration just ends
+            raise _truncated()
         return bytes(body)
 
     def watch(self, tasks: asyncio.TaskGroup) -> None:
@@ -155,6 +159,10 @@ class RsgiExchange(Exchange):
 
     def _closed(self, _: object) -> None:
         self.depart()
+
+
+def _truncated() -> TruncatedBodyError:
+    return TruncatedBodyError("The body ended before its Content-Length.")
 
 
 class RsgiApp:

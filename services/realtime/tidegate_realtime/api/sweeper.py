@@ -11,12 +11,18 @@ from typing import Final
 
 from tidegate.clock import Clock
 from tidegate.units import NS_PER_MS, NS_PER_SECOND, Nanoseconds, ns_to_seconds
+from tidegate_realtime.api.bodies import HeldBodies
 from tidegate_realtime.api.exchange import Exchange
 
 WATCH_AFTER_NS: Final = Nanoseconds(20 * NS_PER_MS)
 """A caller who leaves earlier is noticed when the batch has run: at most that much is wasted."""
 UPLOAD_LIMIT_NS: Final = Nanoseconds(60 * NS_PER_SECOND)
 """For a whole body; uvicorn and granian have no limit of their own (uvicorn#157)."""
+
+
+SLOW_AFTER_NS: Final = Nanoseconds(5 * NS_PER_SECOND)
+SLOWEST_UPLOAD_BYTES_PER_S: Final = 16 << 10
+"""On average, once ``SLOW_AFTER_NS`` are over: slower than any network that people still use."""
 
 
 class Sweeper:
@@ -26,10 +32,12 @@ class Sweeper:
         self,
         clock: Clock,
         *,
+        bodies: HeldBodies | None = None,
         watch_after_ns: Nanoseconds = WATCH_AFTER_NS,
         upload_limit_ns: Nanoseconds = UPLOAD_LIMIT_NS,
     ) -> None:
         self._clock = clock
+        self.bodies = bodies or HeldBodies()
         self._watch_after_ns = watch_after_ns
         self._upload_limit_ns = upload_limit_ns
         self._young: dict[Exchange, None] = {}
@@ -45,13 +53,15 @@ class Sweeper:
 
     def add(self, exchange: Exchange) -> None:
         """Take a request whose headers have been read."""
+        exchange.bodies = self.bodies
         self._young[exchange] = None
         if self._empty.is_set():
             self._empty.clear()
             self._occupied.set()
 
     def remove(self, exchange: Exchange) -> None:
-        """Let go of a request that has ended."""
+        """Let go of a request that has ended, and of its body."""
+        exchange.release()
         if exchange in self._young:
             del self._young[exchange]
         elif exchange in self._watched:
@@ -87,8 +97,11 @@ class Sweeper:
                 del self._young[exchange]
                 self._watched[exchange] = None
                 exchange.watch(watchers)
-        for exchange in list(self._older(self._young, now_ns - self._upload_limit_ns)):
-            exchange.cut_upload()
+        for exchange in list(self._older(self._young, now_ns - SLOW_AFTER_NS)):
+            age_ns = now_ns - exchange.began_at_ns
+            due_bytes = SLOWEST_UPLOAD_BYTES_PER_S * age_ns // NS_PER_SECOND
+            if age_ns >= self._upload_limit_ns or exchange.came_bytes < due_bytes:
+                exchange.cut_upload()
 
     @staticmethod
     def _older(exchanges: dict[Exchange, None], began_at_ns: int) -> Iterator[Exchange]:
