@@ -175,7 +175,8 @@ async def test_what_the_framework_refuses_has_the_one_body(echo: Model) -> None:
     async with serving(echo) as (_, _, operator):
         missing = await operator.get("/nowhere")
         slash = await operator.get("/docs/")
-        wrong = await operator.delete("/metrics")
+        json = {"content-type": "application/json"}
+        wrong = await operator.delete("/metrics", headers=json)
     assert [reply.status_code for reply in (missing, slash, wrong)] == [404, 404, 405]
     assert missing.json()["code"] == "route_not_found"
     assert (wrong.json()["code"], wrong.headers["allow"]) == ("method_not_allowed", "GET")

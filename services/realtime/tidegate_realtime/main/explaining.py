@@ -5,10 +5,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlsplit
-from urllib.request import OpenerDirector, ProxyHandler, build_opener
+from urllib.request import OpenerDirector, ProxyHandler, Request, build_opener
 
 import click
 
+from tidegate.cli.credentials import authorization
 from tidegate.cli.output import emit, examples, json_option
 
 Json = Mapping[str, Any]
@@ -39,7 +40,8 @@ def explain(url: str, ref: str, window_s: float, json_to: str | None) -> None:
 
     URL is the operators' listener of a gateway, port 8002 by default. It watches its traffic for a
     moment and tells what bounds the batches: callers, load, deadlines, or the cap and its reason;
-    and who was refused, and why.
+    and who was refused, and why. A gateway with keys asks for one of scope admin: put it into the
+    variable TIDEGATE_KEY.
     """
     from tidegate.ids import ModelRef
 
@@ -63,7 +65,8 @@ def _ask(url: str, path: str, window_s: float) -> Json:
 
     address = _checked(url)
     try:
-        with _direct().open(address + path, timeout=window_s + _PATIENCE_S) as reply:
+        request = Request(address + path, headers=dict(authorization()))
+        with _direct().open(request, timeout=window_s + _PATIENCE_S) as reply:
             answer: Json = json.load(reply)
     except HTTPError as error:
         with error:
@@ -100,6 +103,10 @@ def _refusal(error: HTTPError, address: str) -> Exception:
         code, message = str(told["code"]), str(told["error"])
     except (ValueError, KeyError, TypeError):
         code, message = "", f"it answers {error.code}"
+    if code in {"unauthenticated", "forbidden"}:
+        return PartUnavailableError(
+            f"{address} asks for a key of scope admin ({message}); set TIDEGATE_KEY to one"
+        )
     if code in {"model_not_found", "version_not_served"}:
         return ModelNotFoundError(message)
     return PartUnavailableError(

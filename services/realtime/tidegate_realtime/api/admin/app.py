@@ -1,6 +1,6 @@
 """The admin listener's application."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Final
 
 from fastapi import FastAPI, Query
@@ -15,12 +15,14 @@ from tidegate.ids import InvalidIdError, ModelRef
 from tidegate_realtime.api.admin.docs_page import render_docs
 from tidegate_realtime.api.admin.errors import as_response, install_error_handlers
 from tidegate_realtime.api.admin.exposition import GatewayCollector
-from tidegate_realtime.api.admin.guard import HostGuard
+from tidegate_realtime.api.admin.guard import AdminGuard
 from tidegate_realtime.api.admin.public_api import public_paths, public_schemas
+from tidegate_realtime.api.admin.scopes import check_admin_scopes
 from tidegate_realtime.api.errors import RouteNotFoundError
 from tidegate_realtime.api.explaining import explanation
 from tidegate_realtime.api.lookups import Lookups
 from tidegate_realtime.api.observing import Observer
+from tidegate_realtime.api.policy import Policy
 from tidegate_realtime.api.routing import Action, Route
 from tidegate_realtime.api.served import Catalogue
 
@@ -42,10 +44,12 @@ class AdminParts:
     observer: Observer
     public_url: str
     """Where callers reach the public listener, as an operator on this machine would write it."""
+    policy: Policy = field(default_factory=Policy)
+    """Whom this listener answers."""
 
 
 def build_admin_app(parts: AdminParts) -> ASGIApp:
-    """Build the application; the host guard is around all of it."""
+    """Build the application; the guard is around all of it."""
     app = FastAPI(
         title="Tidegate",
         version=__version__,
@@ -89,7 +93,8 @@ def build_admin_app(parts: AdminParts) -> ASGIApp:
     async def ready() -> Response:
         return as_response(parts.lookups.answer(Route(Action.READY)))
 
-    return HostGuard(app)
+    check_admin_scopes(getattr(route, "path", repr(route)) for route in app.routes)
+    return AdminGuard(app, parts.policy)
 
 
 def _parsed(ref: str) -> ModelRef:
