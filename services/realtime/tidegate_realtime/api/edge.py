@@ -60,7 +60,7 @@ def build_edge(
         metrics.add_version(tag.model_name, tag.model_version, served.objective)
     catalogue = Catalogue(versions, aliases=aliases)
     ids, bugs = RequestIds(id_prefix), BugLog(clock)
-    lookups = Lookups(catalogue=catalogue, ids=ids, draw=draw)
+    lookups = Lookups(catalogue=catalogue, metrics=metrics, ids=ids, draw=draw)
     scorer = Scorer(
         catalogue=catalogue,
         metrics=metrics,

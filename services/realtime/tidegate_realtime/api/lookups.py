@@ -1,7 +1,8 @@
 """Answers that need no model: what this server is, what it serves, and whether it is ready."""
 
-from collections.abc import Sequence
-from typing import Final, assert_never
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Final
 
 from tidegate import __version__
 from tidegate.errors import TidegateError
@@ -10,24 +11,53 @@ from tidegate.tensors.signature import TensorSpec
 from tidegate.units import ns_to_ms
 from tidegate_realtime.api.caps import cap_numbers
 from tidegate_realtime.api.endings import Draw, ending_of_error
-from tidegate_realtime.api.errors import ModelNotServedError
+from tidegate_realtime.api.metrics import GatewayMetrics
+from tidegate_realtime.api.model_config import PLATFORM, model_config
+from tidegate_realtime.api.model_statistics import model_statistics
 from tidegate_realtime.api.replies import Problem, Reply, json_reply, problem_reply
 from tidegate_realtime.api.request_ids import RequestIds
 from tidegate_realtime.api.routing import Action, Route
 from tidegate_realtime.api.served import Catalogue, ServedVersion
 
-EXTENSIONS: Final = ("parameters", "schedule_policy")
+EXTENSIONS: Final = (
+    "binary_tensor_data",
+    "classification",
+    "model_configuration",
+    "parameters",
+    "schedule_policy",
+    "statistics",
+)
 """Of the protocol; a client calls what stands here, so each must pass its tests."""
-PLATFORM: Final = "onnxruntime_onnx"
+_SERVER: Final = {"name": "tidegate", "version": __version__, "extensions": EXTENSIONS}
 
 
 class Lookups:
     """Everything but predictions."""
 
-    def __init__(self, *, catalogue: Catalogue, ids: RequestIds, draw: Draw) -> None:
+    def __init__(
+        self, *, catalogue: Catalogue, metrics: GatewayMetrics, ids: RequestIds, draw: Draw
+    ) -> None:
         self._catalogue = catalogue
+        self._metrics = metrics
         self._ids = ids
         self._draw = draw
+        self._answers: Mapping[Action, Callable[[Route], Reply]] = {
+            Action.SERVER: lambda _: json_reply(200, _SERVER),
+            Action.LIVE: lambda _: json_reply(200, self._health()),
+            Action.READY: lambda _: self._ready(self._health()),
+            Action.MODEL: lambda route: json_reply(200, self._metadata(route)),
+            Action.MODEL_READY: self._model_ready,
+            Action.MODEL_CONFIG: lambda route: json_reply(200, model_config(self._find(route))),
+            Action.MODEL_STATISTICS: lambda route: self._statistics([self._find(route)]),
+            Action.STATISTICS: lambda _: self._statistics(self._catalogue.versions),
+            Action.MODELS_V1: lambda _: json_reply(200, {"models": self._catalogue.names}),
+            Action.MODEL_V1: self._model_ready,
+        }
+
+    @property
+    def actions(self) -> AbstractSet[Action]:
+        """What is answered here: all that is no prediction."""
+        return self._answers.keys()
 
     def answer(self, route: Route) -> Reply:
         """Answer a route that is no prediction.
@@ -35,28 +65,22 @@ class Lookups:
         Raises:
             RequestRejectedError: There is no such model or version here.
         """
-        match route.action:
-            case Action.SERVER:
-                return json_reply(
-                    200, {"name": "tidegate", "version": __version__, "extensions": EXTENSIONS}
-                )
-            case Action.LIVE:
-                return json_reply(200, self._health())
-            case Action.READY:
-                return self._ready(self._health())
-            case Action.MODEL:
-                return json_reply(200, self._metadata(route))
-            case Action.MODEL_READY | Action.MODEL_V1:
-                served = self._catalogue.find(str(route.model), route.version)
-                return self._ready(
-                    {"name": served.model.tag.name, "ready": self._catalogue.readiness.is_ready}
-                )
-            case Action.MODELS_V1:
-                return json_reply(200, {"models": self._catalogue.names})
-            case Action.INFER | Action.PREDICT:
-                raise ModelNotServedError("a prediction is no look-up")
-            case _:
-                assert_never(route.action)
+        return self._answers[route.action](route)
+
+    def _model_ready(self, route: Route) -> Reply:
+        name = self._find(route).model.tag.name
+        return self._ready({"name": name, "ready": self._catalogue.readiness.is_ready})
+
+    def _find(self, route: Route) -> ServedVersion:
+        return self._catalogue.find(str(route.model), route.version)
+
+    def _statistics(self, versions: Sequence[ServedVersion]) -> Reply:
+        tags = [(served, served.response_tag) for served in versions]
+        statistics = [
+            model_statistics(served, self._metrics.stages[tag.model_name, tag.model_version])
+            for served, tag in tags
+        ]
+        return json_reply(200, {"model_stats": statistics})
 
     def _health(self) -> dict[str, object]:
         return {"live": True, "ready": self._catalogue.readiness.is_ready}
@@ -72,7 +96,7 @@ class Lookups:
         return json_reply(200, content)
 
     def _metadata(self, route: Route) -> dict[str, object]:
-        served = self._catalogue.find(str(route.model), route.version)
+        served = self._find(route)
         signature = served.model.signature
         return {
             "name": served.model.tag.name,

@@ -15,6 +15,7 @@ from tidegate.errors import BackendError
 from tidegate.inference.arrays import Tensors
 from tidegate.settings import LatencyObjective
 from tidegate.units import ns_to_seconds
+from tidegate_realtime.api.spending import CallTimes, Stages
 from tidegate_realtime.core.latency_model import LatencyModel
 from tidegate_realtime.runtime.ports import Backend, BatchResult
 
@@ -73,12 +74,14 @@ class GatewayMetrics:
         self.in_flight: Counter[str] = Counter()
         self.ended: Counter[EndedKey] = Counter()
         self.durations: dict[tuple[str, str], Histogram] = {}
+        self.stages: dict[tuple[str, str], Stages] = {}
 
     def add_version(self, model: str, version: str, objective: LatencyObjective) -> None:
         """Make a model's series exist before its first request."""
         self.arrivals[model] += 0
         self.in_flight[model] += 0
         self.durations[model, version] = Histogram(objective_edges_s(objective))
+        self.stages[model, version] = Stages()
 
     def arrived(self, model: str) -> None:
         """Count a request whose headers have been read."""
@@ -98,6 +101,8 @@ class GatewayMetrics:
         self.ended[key] += 1
         if key.outcome in _JUDGED:
             self.durations[key.model, key.version].observe(ns_to_seconds(took_ns))
+        if key.outcome is not OutcomeLabel.ANSWERED and key.version != UNKNOWN:
+            self.stages[key.model, key.version].on_refusal(took_ns)
 
 
 _EXECUTION_EDGES_S: Final = tuple(
@@ -118,6 +123,7 @@ class MeasuredBackend:
     def __init__(self, backend: Backend, clock: Clock) -> None:
         self._backend = backend
         self._clock = clock
+        self.calls = CallTimes()
         self.model: LatencyModel | None = None
         """What is promised of a call; to be set once somebody promises."""
         self.forget()
@@ -126,6 +132,7 @@ class MeasuredBackend:
         """Start anew: what was measured while warming up is no answer to anybody."""
         self.seconds = Histogram(_EXECUTION_EDGES_S)
         self.forecast = Histogram(_FORECAST_EDGES)
+        self.calls.clear()
         """Duration of a call by what was promised of its size when it began."""
         self.padding_rows = 0
         """Rows that were computed only because the model allows no smaller batch."""
@@ -150,8 +157,10 @@ class MeasuredBackend:
         def stop_watch(result: BatchResult) -> None:
             took_ns = self._clock.now_ns() - began_at_ns
             self.seconds.observe(ns_to_seconds(took_ns))
-            if promised_ns and not isinstance(result, BackendError):
-                self.forecast.observe(took_ns / promised_ns)
+            if not isinstance(result, BackendError):
+                self.calls.note(rows, took_ns)
+                if promised_ns:
+                    self.forecast.observe(took_ns / promised_ns)
             done(result)
 
         self._backend.begin(inputs, rows=rows, done=stop_watch)

@@ -19,6 +19,9 @@ class Action(StrEnum):
     READY = "ready"
     MODEL = "model"
     MODEL_READY = "model_ready"
+    MODEL_CONFIG = "model_config"
+    MODEL_STATISTICS = "model_statistics"
+    STATISTICS = "statistics"
     INFER = "infer"
     MODELS_V1 = "models_v1"
     MODEL_V1 = "model_v1"
@@ -46,14 +49,21 @@ _FIXED: Final = {
     "/v2": Route(Action.SERVER),
     "/v2/health/live": Route(Action.LIVE),
     "/v2/health/ready": Route(Action.READY),
+    "/v2/models/stats": Route(Action.STATISTICS),
     "/v1/models": Route(Action.MODELS_V1),
 }
 _MODEL: Final = r"(?P<model>[a-z0-9][a-z0-9._-]{0,63})"
 _VERSION: Final = r"(?:/versions/(?P<version>[1-9][0-9]{0,8}|[a-z][a-z0-9_-]{0,31}))?"
 _PATTERNS: Final = (
     (
-        re.compile(f"/v2/models/{_MODEL}{_VERSION}(?P<tail>/infer|/ready)?"),
-        {"/infer": Action.INFER, "/ready": Action.MODEL_READY, None: Action.MODEL},
+        re.compile(f"/v2/models/{_MODEL}{_VERSION}(?P<tail>/infer|/ready|/config|/stats)?"),
+        {
+            "/infer": Action.INFER,
+            "/ready": Action.MODEL_READY,
+            "/config": Action.MODEL_CONFIG,
+            "/stats": Action.MODEL_STATISTICS,
+            None: Action.MODEL,
+        },
     ),
     (re.compile(f"/v1/models/{_MODEL}{_VERSION}(?P<tail>:predict)"), {":predict": Action.PREDICT}),
     (re.compile(f"/v1/models/{_MODEL}(?P<version>(?P<tail>))"), {"": Action.MODEL_V1}),

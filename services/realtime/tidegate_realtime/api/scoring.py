@@ -215,8 +215,17 @@ class Scorer:
             self._check_caller(served, asked, wishes, outcome)
             return ending_of_outcome(outcome, self._draw)
         answer = question.encode(served, asked, outcome.outputs, request_id=call.request_id)
-        scheduled_ns = outcome.queued_ns + outcome.executed_ns - (submitted_at_ns - arrived_at_ns)
-        served.driver.on_reply(self._clock.now_ns() - arrived_at_ns - scheduled_ns)
+        total_ns = self._clock.now_ns() - arrived_at_ns
+        decode_ns = submitted_at_ns - arrived_at_ns
+        queue_ns = outcome.queued_ns - decode_ns  # it counts waiting from the arrival
+        served.driver.on_reply(total_ns - queue_ns - outcome.executed_ns)
+        tag = served.response_tag
+        self._metrics.stages[tag.model_name, tag.model_version].on_answer(
+            decode_ns=decode_ns,
+            queue_ns=queue_ns,
+            execute_ns=outcome.executed_ns,
+            total_ns=total_ns,
+        )
         return Ending(OutcomeLabel.ANSWERED, answer)
 
     def _check_caller(

@@ -17,6 +17,7 @@ from tidegate_realtime.api.errors import (
     VersionNotServedError,
 )
 from tidegate_realtime.api.poison import PoisonMemory
+from tidegate_realtime.api.spending import CallTimes
 from tidegate_realtime.api.unread import UnreadColumns
 from tidegate_realtime.api.wishes import Deadline, DeadlineTooShortError, deadline_at_ns
 from tidegate_realtime.runtime.driver import BatchDriver
@@ -47,6 +48,8 @@ class ServedVersion:
     """The kind of it."""
     poison: PoisonMemory = field(default_factory=PoisonMemory)
     unread: UnreadColumns = field(default_factory=UnreadColumns)
+    calls: CallTimes = field(default_factory=CallTimes)
+    """Of its backend."""
     response_tag: ResponseTag = field(init=False)
     headers: tuple[tuple[str, str], ...] = field(init=False)
     """The tag in the headers of every prediction."""

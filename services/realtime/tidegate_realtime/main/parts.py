@@ -94,6 +94,7 @@ def _served(
         best_effort=section.best_effort,
         max_deadline_ns=promise.max_deadline_ns,
         backend=executing.name,
+        calls=backend.calls,
     )
 
 

@@ -103,6 +103,16 @@ class GatewayCollector(Collector):
             VERSION,
             metrics.durations.items(),
         )
+        yield counter(
+            "tidegate_stage_seconds",
+            "Time that answered requests spent in each stage.",
+            (*VERSION, "stage"),
+            [
+                ((*version, stage), ns_to_seconds(spent_ns))
+                for version, stages in metrics.stages.items()
+                for stage, spent_ns in stages.by_name().items()
+            ],
+        )
 
     def _objectives(self) -> Iterator[Metric]:
         objectives = {s.model.tag.name: s.objective for s in self._catalogue.versions}.items()

@@ -31,6 +31,19 @@ _DEADLINE: Final[Json] = {
     "objective from the last byte on. parameters.timeout says the same in microseconds.",
     "schema": {"type": "string", "pattern": "^[1-9][0-9]{0,7}$"},
 }
+_JSON_LENGTH: Final[Json] = {
+    "name": "Inference-Header-Content-Length",
+    "in": "header",
+    "description": "How many bytes of the body are JSON, if bytes of tensors follow. 0: the whole "
+    "body is one row of the only input.",
+    "schema": {"type": "string", "pattern": "^(0|[1-9][0-9]{0,18})$"},
+}
+_KEY: Final[Json] = {
+    "name": "Authorization",
+    "in": "header",
+    "description": "Bearer and a key, where the server asks for one.",
+    "schema": {"type": "string"},
+}
 _TAG_HEADERS: Final[Json] = {
     name: {"description": description, "schema": {"type": "string"}}
     for name, description in {
@@ -43,8 +56,12 @@ _TAG_HEADERS: Final[Json] = {
 }
 _REFUSALS: Final = {
     "400": "The request contradicts itself or the protocol.",
+    "401": "It needs a key, and has none that is known here.",
+    "403": "Its key is for something else.",
     "404": "No such model or version here; details.served lists the versions.",
+    "408": "The body did not arrive in time; the connection is closed.",
     "413": "Too many bytes, rows or values; details has the limit.",
+    "415": "A Content-Encoding that cannot be undone here.",
     "422": "Sound, but not what this model reads (details names input, expected and found), a row "
     "that makes the model fail (details.row), or a deadline that nobody could keep.",
     "500": "The model failed.",
@@ -61,25 +78,31 @@ def public_paths() -> Json:
         "/v2/health/ready": _get("Whether it takes work", "Health", unready=True),
         "/v1/models": _get("The models served here", "ModelList"),
         "/v1/models/{model}": _get("Whether a model is ready", "ModelReady", _MODEL, unready=True),
-        **_of_version("", _get, "Signature, versions and objective of a model", "ModelMetadata"),
-        **_of_version("/ready", _get, "Whether a model is ready", "ModelReady"),
+        **_of_version("", "Signature, versions and objective of a model", "ModelMetadata"),
+        **_of_version("/ready", "Whether a model is ready", "ModelReady", unready=True),
+        **_of_version("/config", "A model in the words of Triton's ModelConfig", "ModelConfig"),
+        **_of_version("/stats", "Counts and times of a model since the start", "Statistics"),
+        "/v2/models/stats": _get("The same of all models", "Statistics"),
         **_predictions("/v2/models/{model}", "/infer", "Infer", "Tensors in, tensors out (OIP v2)"),
         **_predictions("/v1/models/{model}", ":predict", "Predict", "Rows in, predictions out"),
     }
 
 
-def _of_version(tail: str, operation: Any, summary: str, schema: str) -> Json:  # noqa: ANN401 - _get
+def _of_version(tail: str, summary: str, schema: str, *, unready: bool = False) -> Json:
     base = "/v2/models/{model}"
+    of_version = f"{base}/versions/{{version}}{tail}"
     return {
-        f"{base}{tail}": operation(summary, schema, _MODEL),
-        f"{base}/versions/{{version}}{tail}": operation(summary, schema, _MODEL, _VERSION),
+        f"{base}{tail}": _get(summary, schema, _MODEL, unready=unready),
+        of_version: _get(summary, schema, _MODEL, _VERSION, unready=unready),
     }
 
 
 def _get(summary: str, schema: str, *parameters: Json, unready: bool = False) -> Json:
     responses = {"200": _response("As asked.", schema)}
     if parameters:
-        responses["404"] = _response(_REFUSALS["404"], "Error")
+        parameters = (*parameters, _KEY)
+        for status in ("401", "403", "404"):
+            responses[status] = _response(_REFUSALS[status], "Error")
     if unready:
         responses["503"] = _response("Not ready; the same fields and the error.", "Error")
     return {"get": {"summary": summary, "parameters": [*parameters], "responses": responses}}
@@ -90,18 +113,34 @@ def _predictions(base: str, tail: str, name: str, summary: str) -> Json:
         answer = _response("The answer, with the tag of the version that made it.", f"{name}Reply")
         answer["headers"] = _TAG_HEADERS
         refusals = {status: _response(text, "Error") for status, text in _REFUSALS.items()}
-        return {
-            "post": {
-                "summary": summary,
-                "parameters": [*parameters, _DEADLINE, _REQUEST_ID],
-                "requestBody": {"required": True, "content": _json(f"{name}Request")},
-                "responses": {"200": answer, **refusals},
-            }
+        described: Json = {
+            "summary": summary,
+            "parameters": [*parameters, _DEADLINE, _REQUEST_ID, _KEY],
+            "requestBody": {"required": True, "content": _json(f"{name}Request")},
+            "responses": {"200": answer, **refusals},
         }
+        if name == "Infer":
+            _add_binary_form(described)
+        return {"post": described}
 
     return {
         f"{base}{tail}": operation(_MODEL),
         f"{base}/versions/{{version}}{tail}": operation(_MODEL, _VERSION),
+    }
+
+
+def _add_binary_form(infer: Json) -> None:
+    """Describe the bodies that are not JSON altogether, which OpenAPI has no words for."""
+    infer["parameters"].append(_JSON_LENGTH)
+    infer["requestBody"]["content"]["application/octet-stream"] = {"schema": _WITH_BYTES}
+    answer = infer["responses"]["200"]
+    answer["content"]["application/octet-stream"] = {"schema": _WITH_BYTES}
+    answer["headers"] = {
+        **_TAG_HEADERS,
+        _JSON_LENGTH["name"]: {
+            "description": "How many bytes are JSON; absent where all are.",
+            "schema": {"type": "string"},
+        },
     }
 
 
@@ -113,7 +152,15 @@ def _json(schema: str) -> Json:
     return {"application/json": {"schema": {"$ref": f"#/components/schemas/{schema}"}}}
 
 
+_WITH_BYTES: Final[Json] = {
+    "type": "string",
+    "format": "binary",
+    "description": "The JSON of the other form, without data for the tensors that have "
+    "parameters.binary_data_size, and behind it the bytes of these in their order: little-endian, "
+    "row-major; BYTES as 32-bit length and UTF-8 text, item by item.",
+}
 _TEXT: Final[Json] = {"type": "string"}
+_NUMBER: Final[Json] = {"type": "integer"}
 _FLAG: Final[Json] = {"type": "boolean"}
 _ANY_LIST: Final[Json] = {"type": "array", "items": {}}
 _SHAPE: Final[Json] = {"type": "array", "items": {"type": "integer"}}
@@ -131,8 +178,9 @@ def _list(of: Json) -> Json:
 
 def public_schemas() -> Json:
     """Return every body, by the name that the paths use."""
-    tensor = _object("name shape datatype data", **_SPEC, data=_ANY_LIST, parameters=_PARAMETERS)
+    tensor = _object("name shape datatype", **_SPEC, data=_ANY_LIST, parameters=_PARAMETERS)
     spec = _object("name datatype shape", **_SPEC)
+    configured = _object("name data_type dims", name=_TEXT, data_type=_TEXT, dims=_SHAPE)
     tag = {"model_name": _TEXT, "model_version": _TEXT}
     return {
         "ServerMetadata": _object("name version", name=_TEXT, version=_TEXT, extensions=_ANY_LIST),
@@ -147,6 +195,30 @@ def public_schemas() -> Json:
             inputs=_list(spec),
             outputs=_list(spec),
             parameters=_PARAMETERS,
+        ),
+        "ModelConfig": _object(
+            "name platform backend max_batch_size input output",
+            name=_TEXT,
+            platform=_TEXT,
+            backend=_TEXT,
+            max_batch_size=_NUMBER,
+            input=_list(configured),
+            output=_list(configured),
+            dynamic_batching={"type": "object"},
+        ),
+        "Statistics": _object(
+            "model_stats",
+            model_stats=_list(
+                _object(
+                    "name version inference_count execution_count inference_stats batch_stats",
+                    name=_TEXT,
+                    version=_TEXT,
+                    inference_count=_NUMBER,
+                    execution_count=_NUMBER,
+                    inference_stats={"type": "object"},
+                    batch_stats=_ANY_LIST,
+                )
+            ),
         ),
         "InferRequest": _object(
             "inputs",
