@@ -164,6 +164,7 @@ async def build_admin(plan: Plan, parts: Parts, claimed: socket.socket) -> HttpS
             collector=collector,
             observer=observer,
             public_url=plan.public_url,
+            policy=edge.policy,
         )
         return _uvicorn(plan, build_admin_app(admin), claimed)
 
