@@ -13,6 +13,11 @@ from tidegate.keys.ring import Keyring
 from tidegate_realtime.main.guarding import build_policy, check_reach, open_keys
 from tidegate_realtime.settings import ServeSettings
 
+
+def serve(**values: object) -> ServeSettings:
+    return ServeSettings.model_validate(values)
+
+
 LOOPBACK = ["127.0.0.1", "127.5.5.5", "::1"]
 OUTSIDE = ["0.0.0.0", "::", "192.0.2.7", "2001:db8::7"]
 
@@ -27,20 +32,20 @@ def keys(tmp_path: Path) -> Keyring:
 @pytest.mark.field_fault("P-30")
 @pytest.mark.parametrize("host", LOOPBACK)
 def test_on_loopback_nothing_is_needed(host: str) -> None:
-    check_reach(host, ServeSettings(), None)
+    check_reach(host, serve(), None)
 
 
 @pytest.mark.field_fault("P-30")
 @pytest.mark.parametrize("host", OUTSIDE)
 def test_beyond_loopback_somebody_must_say_who_may_ask(host: str, keys: Keyring) -> None:
     with pytest.raises(SettingError, match=r"--keys-file keys\.json.*--anonymous-predict"):
-        check_reach(host, ServeSettings(), None)
-    check_reach(host, ServeSettings(), keys)
-    check_reach(host, ServeSettings(anonymous_predict=True), None)
+        check_reach(host, serve(), None)
+    check_reach(host, serve(), keys)
+    check_reach(host, serve(anonymous_predict=True), None)
 
 
 def test_anonymous_predict_opens_nothing_but_predict(keys: Keyring) -> None:
-    access = build_policy(ServeSettings(anonymous_predict=True), keys).access
+    access = build_policy(serve(anonymous_predict=True), keys).access
     access.authorize(None, Scope.PREDICT)
     for scope in (Scope.ADMIN, Scope.JOBS):
         with pytest.raises(UnauthenticatedError):
@@ -48,7 +53,7 @@ def test_anonymous_predict_opens_nothing_but_predict(keys: Keyring) -> None:
 
 
 def test_the_default_address_is_loopback() -> None:
-    assert ServeSettings().host == "127.0.0.1"
+    assert serve().host == "127.0.0.1"
 
 
 def test_a_file_of_keys_that_is_none_stops_the_start(tmp_path: Path) -> None:
@@ -58,5 +63,5 @@ def test_a_file_of_keys_that_is_none_stops_the_start(tmp_path: Path) -> None:
 
 
 def test_names_are_compared_without_case() -> None:
-    policy = build_policy(ServeSettings(hosts=("API.Example",), admin_hosts=("Ops",)), None)
-    assert (policy.hosts, policy.admin_hosts) == ({"api.example"}, {"ops"})
+    policy = build_policy(serve(hosts=["API.Example"], admin_hosts=["Ops"]), None)
+    assert [*policy.hosts, *policy.admin_hosts] == ["api.example", "ops"]
