@@ -2,7 +2,7 @@
 
 import asyncio
 import csv
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.fixtures.batch_jobs import Place, published_rows, run_job
+from tests.fixtures.parity import answers_of_the_gateway, sizes_of
 from tests.project import ROOT
 from tidegate.artifacts.store import ArtifactStore
 from tidegate.clock.system import SystemClock
@@ -20,17 +21,10 @@ from tidegate.inference.model import Model
 from tidegate.inference.opening import open_model
 from tidegate.objects.opening import open_store
 from tidegate.publishing.publish import Candidate, publish
-from tidegate.units import NS_PER_SECOND, Nanoseconds
-from tidegate_realtime.backends.onnx import OnnxBackend
-from tidegate_realtime.core.limits import BatchLimits
-from tidegate_realtime.runtime.driver import BatchDriver
-from tidegate_realtime.runtime.outcomes import Answered
 
 Row = Mapping[str, float | str]
 Floats = npt.NDArray[np.float32]
 RISK = ROOT / "examples/risk"
-CAP_ROWS = 32
-LONG_NS = 60 * NS_PER_SECOND
 
 
 @pytest.fixture(scope="module")
@@ -83,45 +77,6 @@ def offline(place: Place) -> pa.Table:
     return published_rows(place.output).sort_by("row")
 
 
-async def answers_of_the_gateway(
-    model: Model, rows: list[Row], sizes: Iterator[int]
-) -> tuple[Floats, list[str]]:
-    """Send requests of these sizes at once, through the gateway's own batching, as JSON rows."""
-    clock = SystemClock()
-    driver = BatchDriver(
-        OnnxBackend(model),
-        signature=model.signature,
-        limits=BatchLimits(cap_rows=CAP_ROWS, queue_limit_rows=10_000),
-        clock=clock,
-        name=str(model.tag),
-    )
-    tickets, asked = [], []
-    first = 0
-    while first < len(rows):
-        some = rows[first : first + next(sizes)]
-        inputs = model.tensors_from_instances(some)
-        deadline_at_ns = Nanoseconds(clock.now_ns() + LONG_NS)
-        tickets.append(driver.submit(inputs, rows=len(some), deadline_at_ns=deadline_at_ns))
-        asked.append(inputs)
-        first += len(some)
-    outcomes = [await ticket for ticket in tickets]
-    await driver.aclose()
-    answered = [outcome for outcome in outcomes if isinstance(outcome, Answered)]
-    assert len(answered) == len(tickets)
-    presented = [
-        model.present(outcome.outputs, inputs)
-        for outcome, inputs in zip(answered, asked, strict=True)
-    ]
-    predictions = np.concatenate([columns["prediction"] for columns in presented])
-    return predictions, [label for columns in presented for label in columns["label"].tolist()]
-
-
-def sizes_of(seed: int) -> Iterator[int]:
-    chance = np.random.default_rng(seed)
-    while True:
-        yield int(chance.integers(1, CAP_ROWS + 1))
-
-
 def predictions_of(offline: pa.Table) -> Floats:
     return np.array(offline["prediction"].to_pylist(), dtype=np.float32)
 
@@ -130,10 +85,10 @@ def predictions_of(offline: pa.Table) -> Floats:
 def test_the_gateway_and_a_job_answer_alike_whatever_company_a_row_has(
     model: Model, rows: list[Row], offline: pa.Table, seed: int
 ) -> None:
-    predictions, labels = asyncio.run(answers_of_the_gateway(model, rows, sizes_of(seed)))
-    difference = np.abs(predictions - predictions_of(offline)).max()
+    answers = asyncio.run(answers_of_the_gateway(model, rows, sizes_of(seed)))
+    difference = np.abs(answers["prediction"] - predictions_of(offline)).max()
     assert difference <= model.manifest.batch_invariance.tolerance
-    assert labels == offline["label"].to_pylist()
+    assert answers["label"].tolist() == offline["label"].to_pylist()
 
 
 def test_at_the_same_batch_size_the_answers_are_the_same_bytes(

@@ -29,9 +29,13 @@ class ExpectedColumn:
 
 def expected_columns(manifest: Manifest) -> dict[str, ExpectedColumn]:
     """Return what the model reads, by column, in its order."""
-    tabular = manifest.transforms.tabular
-    if tabular is not None:
-        return {column.name: _of_column(column) for column in tabular.columns}
+    transforms = manifest.transforms
+    if transforms.tabular is not None:
+        return {column.name: _of_column(column) for column in transforms.tabular.columns}
+    if transforms.text is not None:
+        return {transforms.text.column: _TEXT}
+    if transforms.image is not None:
+        return {transforms.image.column: _IMAGE}
     return {spec.name: _of_tensor(spec) for spec in manifest.signature.inputs}
 
 
@@ -81,3 +85,18 @@ def _is_text(kind: pa.DataType) -> bool:
     return (
         pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
     )
+
+
+def _is_binary(kind: pa.DataType) -> bool:
+    return (
+        pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+        or pa.types.is_fixed_size_binary(kind)
+        or pa.types.is_binary_view(kind)
+    )
+
+
+_TEXT: Final = ExpectedColumn(description="text", accepts=_is_text, may_be_missing=False)
+_IMAGE: Final = ExpectedColumn(
+    description="the bytes of images", accepts=_is_binary, may_be_missing=False
+)

@@ -3,9 +3,9 @@
 import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from math import prod
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
 
 from tidegate.clock import Clock
@@ -19,6 +19,7 @@ from tidegate.inference.arrays import Array, padded
 from tidegate.inference.model import Model
 from tidegate.objects.port import ObjectStore, Written
 from tidegate.tensors.datatypes import DATATYPES
+from tidegate.tensors.signature import VARIABLE
 from tidegate.units import ns_to_ms
 from tidegate_batch.core.errors import ChunkFailedError, RowsMismatchError
 from tidegate_batch.core.names import AttemptId, JobId, attempt_key
@@ -33,20 +34,21 @@ from tidegate_batch.ports import Assignment, ChunkResult, Committed, EncodedRows
 
 MOST_BATCH_ROWS: Final = 4096
 MOST_BATCH_BYTES: Final = 16 << 20
-"""Of one batch's inputs; for rows such as images it is the bytes that count."""
+"""Of one batch's inputs and outputs; for rows such as images and texts it is the bytes that count,
+and a vector for each token is many more of them than the tokens."""
 
 
 def batch_rows_for(model: Model) -> int:
     """Return how many rows one call of the model gets; a fixed axis leaves no choice."""
-    inputs = model.signature.inputs
+    inputs, longest = model.signature.inputs, model.lengths[-1]
     if model.manifest.batch_axis == "fixed":
         return inputs[0].shape[0]
     row_bytes = sum(
-        int(np.prod([max(size, 1) for size in spec.row_shape]))
+        prod(longest if size == VARIABLE else size for size in spec.row_shape)
         * (DATATYPES[spec.datatype].item_bytes or 1)
-        for spec in inputs
+        for spec in (*inputs, *model.signature.outputs)
     )
-    return max(1, min(MOST_BATCH_ROWS, MOST_BATCH_BYTES // row_bytes))
+    return max(1, min(MOST_BATCH_ROWS, MOST_BATCH_BYTES // max(1, row_bytes)))
 
 
 def answer_rows(model: Model, columns: Mapping[str, Array], *, rows: int) -> dict[str, Array]:
