@@ -46,17 +46,13 @@ async def serving(
         promised=edges.promise(slo_ms=1_000),
     )
     driver = edge.catalogue.versions[0].driver
-    reading = {
-        "catalogue": edge.catalogue,
-        "metrics": edge.metrics,
-        "backends": [backend],
-        "clock": clock,
-    }
     try:
         await driver.warm_up()
         backend.forget()
         backend.model = driver.latency_model
-        yield edge, GatewayCollector(**reading), Observer(**reading)  # type: ignore[arg-type] # both take these
+        collector = GatewayCollector(catalogue=edge.catalogue, metrics=edge.metrics, clock=clock)
+        observer = Observer(catalogue=edge.catalogue, metrics=edge.metrics, clock=clock)
+        yield edge, collector, observer
     finally:
         await driver.aclose()
 

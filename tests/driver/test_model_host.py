@@ -233,7 +233,7 @@ async def test_a_load_that_fails_says_why_and_leaves_no_trace() -> None:
         it.versions.fails["load risk@5"] = DigestMismatchError("it is another")
         with pytest.raises(DigestMismatchError, match="it is another"):
             await it.host.load(ModelRef.parse("risk@5"))
-        with pytest.raises(ModelNotFoundError, match=r"risk@nightly .* stable"):
+        with pytest.raises(ModelNotFoundError, match="risk@nightly .*stable"):
             await it.host.load(ModelRef.parse("risk@nightly"))
         with pytest.raises(ModelNotFoundError):
             await it.host.load(ModelRef.parse("nothing"))

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tidegate.errors import ModelNotFoundError
-from tidegate.ids import Alias, ModelName, Version
+from tidegate.ids import Alias, ModelName, ModelRef, Version
 from tidegate.units import Nanoseconds
 from tidegate_realtime.core.asked import Pointed
 from tidegate_realtime.core.lifecycle_commands import Show
@@ -56,6 +56,12 @@ class FakeVersions:
         self._check(f"aliases {name}")
         named = {Alias(a): Version(v) for a, v in self.aliases.get(name, {}).items()}
         return Pointed(aliases=named, revision=self.revisions[name])
+
+    async def resolve(self, ref: ModelRef) -> Pointed:
+        pointed = await self.pointed(ref.name)
+        if isinstance(ref.at, str) and ref.at not in pointed.aliases:
+            raise ModelNotFoundError(f"{ref} is not there, but {list(pointed.aliases)}")
+        return pointed
 
     async def fetch(self, name: ModelName, version: Version) -> FakeFiles:
         await self._step(f"fetch {name}@{version}", self.fetch_s)

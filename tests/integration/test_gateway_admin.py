@@ -40,12 +40,8 @@ async def serving(model: Model) -> AsyncIterator[tuple[Edge, httpx.AsyncClient, 
     promised = edges.promise(slo_ms=20_000, budget_ms=50)
     edge = edges.serve([model], clock=clock, backend=lambda _: backend, promised=promised)
     driver = edge.catalogue.versions[0].driver
-    collector = GatewayCollector(
-        catalogue=edge.catalogue, metrics=edge.metrics, backends=[backend], clock=clock
-    )
-    observer = Observer(
-        catalogue=edge.catalogue, metrics=edge.metrics, backends=[backend], clock=clock
-    )
+    collector = GatewayCollector(catalogue=edge.catalogue, metrics=edge.metrics, clock=clock)
+    observer = Observer(catalogue=edge.catalogue, metrics=edge.metrics, clock=clock)
     admin = build_admin_app(
         AdminParts(
             catalogue=edge.catalogue,

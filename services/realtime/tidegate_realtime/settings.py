@@ -52,6 +52,10 @@ class ServeSettings(Section):
     """The longest deadline that a caller can ask for; a longer one is cut to it."""
     queue_limit_rows: int = Field(4_096, ge=32)
     """Rows that may wait for one model; what comes on top is refused with 503."""
+    follow_aliases_ms: int = Field(1_000, ge=0)
+    """Pause between two looks at where the aliases point; 0: only when the server starts."""
+    memory_limit_mb: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    """For the files of all loaded versions together; none: no limit."""
     drain_limit_ms: int = Field(25_000, ge=0)
     """How long a stop waits for requests in progress. Kubernetes kills after 30 s."""
     anonymous_predict: bool = False
@@ -81,3 +85,8 @@ class ServeSettings(Section):
             if grpc_port == others.data.get(other):
                 raise ValueError(f"serve.{other} has this port, too; change either, or 0: no gRPC")
         return grpc_port
+
+    @property
+    def memory_limit_bytes(self) -> int | None:
+        """The only place where this setting changes unit."""
+        return None if self.memory_limit_mb is None else int(self.memory_limit_mb * 1_000_000)

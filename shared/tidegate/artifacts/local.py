@@ -27,6 +27,11 @@ class LocalVersion:
     manifest: Manifest
     tag: ModelTag
 
+    @property
+    def size_bytes(self) -> int:
+        """Of all its files; in memory a model takes about as much for its weights."""
+        return sum(entry.bytes for entry in self.manifest.files.values())
+
     def file(self, path: str) -> Path:
         """Return where a file that the manifest lists lies."""
         return self.folder / path

@@ -35,9 +35,9 @@ class Edge:
 
 
 def build_edge(
-    versions: Sequence[ServedVersion],
+    versions: Sequence[ServedVersion] = (),
     *,
-    aliases: Mapping[ModelName, Mapping[Alias, Version]],
+    aliases: Mapping[ModelName, Mapping[Alias, Version]] | None = None,
     clock: Clock,
     draw: Draw,
     id_prefix: str,
@@ -46,8 +46,8 @@ def build_edge(
     """Wire it; call it on the running loop.
 
     Args:
-        versions: Loaded and warm.
-        aliases: Where the aliases of each model pointed when it was loaded.
+        versions: Loaded and warm; more may be shown later.
+        aliases: Where the aliases of each model point.
         clock: The one that the drivers read.
         draw: For the jitter of Retry-After.
         id_prefix: Random; of the request ids made here.

@@ -77,11 +77,11 @@ class GatewayMetrics:
         self.stages: dict[tuple[str, str], Stages] = {}
 
     def add_version(self, model: str, version: str, objective: LatencyObjective) -> None:
-        """Make a model's series exist before its first request."""
+        """Make a model's series exist before its first request; those of a known one stay."""
         self.arrivals[model] += 0
         self.in_flight[model] += 0
-        self.durations[model, version] = Histogram(objective_edges_s(objective))
-        self.stages[model, version] = Stages()
+        self.durations.setdefault((model, version), Histogram(objective_edges_s(objective)))
+        self.stages.setdefault((model, version), Stages())
 
     def arrived(self, model: str) -> None:
         """Count a request whose headers have been read."""

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self, TypeVar
 
@@ -66,12 +66,9 @@ class Observer:
         *,
         catalogue: Catalogue,
         metrics: GatewayMetrics,
-        backends: Sequence[MeasuredBackend],
         clock: Clock,
     ) -> None:
-        """Read these; there is one backend per version of the catalogue, in its order."""
-        tags = [served.model.tag for served in catalogue.versions]
-        self._backends = dict(zip(tags, backends, strict=True))
+        """Read these."""
         self._catalogue = catalogue
         self._metrics = metrics
         self._clock = clock
@@ -88,8 +85,8 @@ class Observer:
         return observe(served, before, self._look(served))
 
     def _look(self, served: ServedVersion) -> Look:
-        backend = self._backends[served.model.tag]
-        return Look.at(served, backend, self._metrics, self._clock.now_ns())
+        assert served.measured is not None, "whoever is observed is measured"
+        return Look.at(served, served.measured, self._metrics, self._clock.now_ns())
 
 
 def observe(served: ServedVersion, before: Look, after: Look) -> Observed:

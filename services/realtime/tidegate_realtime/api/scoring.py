@@ -172,6 +172,8 @@ class Scorer:
             ending = await self._end(question, call)
         finally:  # a server that gives a request up cancels this task
             self._count(model, call, ending)
+            if call.served is not None:
+                call.served.use.end()
         return Scored(ending, call.request_id, call.served)
 
     async def _end(self, question: Question, call: _Call) -> Ending:
@@ -186,6 +188,7 @@ class Scorer:
     async def _score(self, question: Question, call: _Call) -> Ending:
         principal = question.principal()
         call.served = served = self._catalogue.find(question.model, question.version)
+        served.use.begin(question.began_at_ns)  # it is bound: whatever moves, this one answers
         self._catalogue.readiness.check()
         named = question.deadline()
         await question.read()

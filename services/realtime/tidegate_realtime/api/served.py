@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, assert_never
 
+from tidegate.errors import TidegateError
 from tidegate.ids import DEFAULT_ALIAS, Alias, ModelName, Version
 from tidegate.inference.model import Model
 from tidegate.oip.response import ResponseTag
@@ -16,9 +17,11 @@ from tidegate_realtime.api.errors import (
     NotReadyError,
     VersionNotServedError,
 )
+from tidegate_realtime.api.metrics import MeasuredBackend
 from tidegate_realtime.api.poison import PoisonMemory
 from tidegate_realtime.api.spending import CallTimes
 from tidegate_realtime.api.unread import UnreadColumns
+from tidegate_realtime.api.use import Use
 from tidegate_realtime.api.wishes import Deadline, DeadlineTooShortError, deadline_at_ns
 from tidegate_realtime.runtime.driver import BatchDriver
 from tidegate_realtime.runtime.promise import MAX_DEADLINE_NS
@@ -50,6 +53,10 @@ class ServedVersion:
     unread: UnreadColumns = field(default_factory=UnreadColumns)
     calls: CallTimes = field(default_factory=CallTimes)
     """Of its backend."""
+    use: Use = field(default_factory=Use)
+    """Which requests are bound to it."""
+    measured: MeasuredBackend | None = None
+    """What runs it, with its counts; ``None`` where nobody counts."""
     response_tag: ResponseTag = field(init=False)
     headers: tuple[tuple[str, str], ...] = field(init=False)
     """The tag in the headers of every prediction."""
@@ -115,6 +122,11 @@ class ServedVersion:
             raise DeadlineTooShortError.of(asked, model=str(self.model.tag), needed_ns=needed_ns)
 
     @property
+    def used_at_ns(self) -> Nanoseconds:
+        """When a request last found it, or when it was loaded."""
+        return self.use.last_at_ns
+
+    @property
     def one_row_ns(self) -> int:
         """What one row takes on an idle executor, at the objective's percentile; 0 if unknown."""
         model, pace = self.driver.latency_model, self.driver.pace
@@ -159,37 +171,77 @@ class Readiness:
                 assert_never(self.state)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """What callers find of one model; it never changes, another takes its place."""
+
+    versions: Mapping[int, ServedVersion] = field(default_factory=dict)
+    """Loaded and warm, lowest first."""
+    aliases: Mapping[str, int] = field(default_factory=dict)
+    preferred: int | None = None
+    """For callers who name no version."""
+    coming: frozenset[int] = frozenset()
+    """Versions that are being loaded."""
+    failed: Mapping[int, str] = field(default_factory=dict)
+    """Versions that could not be loaded, with the code of the reason."""
+
+    def number(self, at: str | None) -> int | None:
+        """Return the version that is meant by a number or an alias, whether or not it is here."""
+        if at is None:
+            return self.preferred
+        return int(at) if at[0].isdigit() else self.aliases.get(at)
+
+
 class Catalogue:
     """What is served here, and whether it takes work. A request never loads anything."""
 
     def __init__(
         self,
-        versions: Sequence[ServedVersion],
+        versions: Sequence[ServedVersion] = (),
         *,
-        aliases: Mapping[ModelName, Mapping[Alias, Version]],
+        aliases: Mapping[ModelName, Mapping[Alias, Version]] | None = None,
     ) -> None:
-        """Build it.
+        """Begin with these, or with nothing.
 
         Args:
-            versions: Each version once, those of one model in the order of preference.
-            aliases: Where the aliases of each model pointed when it was loaded.
+            versions: Each version once; the first of a model is preferred if it has no ``stable``.
+            aliases: Where the aliases of each model point.
         """
-        self.versions = tuple(versions)
         self.readiness = Readiness()
-        self._aliases = aliases
-        self._by_name: dict[str, dict[int, ServedVersion]] = {}
+        self._offers: dict[str, Offer] = {}
+        found: dict[ModelName, dict[int, ServedVersion]] = {}
         for served in versions:
-            tag = served.model.tag
-            self._by_name.setdefault(tag.name, {})[tag.version] = served
+            found.setdefault(served.model.tag.name, {})[served.model.tag.version] = served
+        for name, numbered in found.items():
+            named = {str(alias): int(at) for alias, at in (aliases or {}).get(name, {}).items()}
+            stable = named.get(DEFAULT_ALIAS)
+            preferred = stable if stable in numbered else next(iter(numbered))
+            self.show(name, Offer(versions=numbered, aliases=named, preferred=preferred))
+
+    def show(self, name: str, offer: Offer) -> None:
+        """Let callers find this of a model from now on; who has found a version keeps it."""
+        offers = {**self._offers, name: offer}
+        if not (offer.versions or offer.coming or offer.failed):
+            del offers[name]
+        self._offers = offers
+
+    @property
+    def versions(self) -> tuple[ServedVersion, ...]:
+        """Every version that answers."""
+        return tuple(each for offer in self._offers.values() for each in offer.versions.values())
 
     @property
     def names(self) -> list[str]:
-        """The models, in the order in which they were asked for."""
-        return list(self._by_name)
+        """The models that answer, in the order in which they were asked for."""
+        return [name for name, offer in self._offers.items() if offer.versions]
+
+    def offer(self, name: str) -> Offer:
+        """Return all there is of a model; an empty one if it is not known here."""
+        return self._offers.get(name, _NO_OFFER)
 
     def numbers(self, name: str) -> list[int]:
         """Return the versions of a model that are served, lowest first."""
-        return sorted(self._by_name.get(name, ()))
+        return sorted(self.offer(name).versions)
 
     def find(self, name: str, at: str | None) -> ServedVersion:
         """Return the version that a request means.
@@ -202,20 +254,24 @@ class Catalogue:
         Raises:
             ModelNotServedError: There is no version of this model here.
             VersionNotServedError: There is, but not this one.
+            NotReadyError: It is being loaded.
         """
-        versions = self._by_name.get(name)
-        if versions is None:
-            names = ", ".join(self._by_name) or "none"
-            raise ModelNotServedError(f"The model {name!r} is not served here. Models: {names}.")
-        if at is None:
-            stable = self._number(name, DEFAULT_ALIAS)
-            return versions.get(stable) or next(iter(versions.values()))
-        served = versions.get(self._number(name, at))
+        offer = self.offer(name)
+        number = offer.number(at)
+        served = None if number is None else offer.versions.get(number)
         if served is None:
-            raise VersionNotServedError.of(name, at, served=self.numbers(name))
+            raise self._not_found(name, at, number)
         return served
 
-    def _number(self, name: str, at: str) -> int:
-        if at[0].isdigit():
-            return int(at)
-        return self._aliases.get(ModelName(name), {}).get(Alias(at), Version(0))
+    def _not_found(self, name: str, at: str | None, number: int | None) -> TidegateError:
+        offer = self.offer(name)
+        if offer.coming and (at is None or number in offer.coming):
+            what = name if at is None else f"{name}@{number}"
+            return NotReadyError(f"{what} is being loaded here and does not answer yet.")
+        if at is None or not offer.versions:
+            names = ", ".join(self.names) or "none"
+            return ModelNotServedError(f"The model {name!r} is not served here. Models: {names}.")
+        return VersionNotServedError.of(name, at, served=self.numbers(name))
+
+
+_NO_OFFER: Final = Offer()

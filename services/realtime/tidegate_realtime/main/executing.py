@@ -1,7 +1,6 @@
-"""What runs each version; slow and blocking, for a thread."""
+"""What runs a version; slow and blocking, for a thread."""
 
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 
 from tidegate.clock import Clock
@@ -33,20 +32,18 @@ class Executing:
         return self.backend.fixed_rows or self.sizes[0]
 
 
-def open_backends(plan: Plan, models: Sequence[Model], clock: Clock) -> list[Executing]:
-    """Start a backend for each model, in their order; each holds threads until it is closed.
+def open_backend(plan: Plan, model: Model, clock: Clock) -> Executing:
+    """Start what runs a model; it holds threads until it is closed.
 
     Raises:
-        SettingError: A model cannot be run as the settings say; nothing is left running.
+        SettingError: The model cannot be run as the settings say; nothing is left running.
     """
-    with ExitStack() as opened:
-        executing = []
-        for model in models:
-            each = _open(plan, model, clock)
-            opened.callback(each.backend.close)
-            _check_memory(plan, model, each.least_rows)
-            executing.append(each)
-        opened.pop_all()
+    executing = _open(plan, model, clock)
+    try:
+        _check_memory(plan, model, executing.least_rows)
+    except SettingError:
+        executing.backend.close()
+        raise
     return executing
 
 

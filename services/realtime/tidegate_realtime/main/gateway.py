@@ -14,14 +14,14 @@ import click
 from tidegate.cli.exits import ExitCode
 from tidegate.clock.system import SystemClock
 from tidegate.observability import get_logger
+from tidegate.units import ms_to_ns
 from tidegate_realtime.api.served import State
 from tidegate_realtime.api.servers.port import HttpServer
 from tidegate_realtime.api.servers.sockets import claim
 from tidegate_realtime.main.announcing import announcement
-from tidegate_realtime.main.executing import open_backends
-from tidegate_realtime.main.loading import load_models
 from tidegate_realtime.main.parts import Parts, build_admin, build_parts, build_public_servers
 from tidegate_realtime.main.starting import Plan
+from tidegate_realtime.runtime.following import follow_aliases
 
 log: Final = get_logger(__name__)
 
@@ -41,24 +41,13 @@ async def run_gateway(plan: Plan) -> ExitCode:
     """
     stopping = _stop_on_signals()
     with claim(ADMIN_HOST, plan.serve.admin_port) as admin_socket:
-        clock = SystemClock()
-        loaded = await asyncio.to_thread(load_models, plan)
-        executing = await asyncio.to_thread(open_backends, plan, loaded.models, clock)
-        parts = build_parts(plan, loaded, executing, clock=clock, draw=Random().random)
-        try:
-            await _warm_up(parts)
-            if not stopping.is_set():
-                await _serve(plan, parts, admin_socket, stopping)
-        finally:
-            await _close(parts)
+        async with asyncio.TaskGroup() as tasks:
+            parts = build_parts(plan, tasks, clock=SystemClock(), draw=Random().random)
+            try:
+                await _serve(plan, parts, admin_socket, stopping, tasks)
+            finally:
+                await _close(parts)
     return ExitCode.OK
-
-
-async def _warm_up(parts: Parts) -> None:
-    for served, backend in zip(parts.edge.catalogue.versions, parts.backends, strict=True):
-        await served.driver.warm_up()
-        backend.forget()
-        backend.model = served.driver.latency_model
 
 
 def _stop_on_signals() -> asyncio.Event:
@@ -77,30 +66,55 @@ def _stop_on_signals() -> asyncio.Event:
 
 
 async def _serve(
-    plan: Plan, parts: Parts, admin_socket: socket.socket, stopping: asyncio.Event
+    plan: Plan,
+    parts: Parts,
+    admin_socket: socket.socket,
+    stopping: asyncio.Event,
+    tasks: asyncio.TaskGroup,
 ) -> None:
-    """Listen; callers come last, so that nothing of the start is in the way of the first one."""
+    """Listen: operators first, who see the models come; callers last, when all are warm."""
     admin = await build_admin(plan, parts, admin_socket)
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(_until_stopped(admin, stopping), name="admin listener")
-        watching = [tasks.create_task(parts.edge.sweeper.run(), name="sweeper")]
-        if plan.keys is not None:
-            watching.append(tasks.create_task(plan.keys.follow(), name="keys"))
-        public = build_public_servers(plan, parts)
-        _spare_the_collector()
-        parts.edge.catalogue.readiness.state = State.READY
-        listening = [
-            tasks.create_task(_until_stopped(server, stopping), name=type(server).__name__)
-            for server in public
-        ]
-        for server in public:
-            await server.started()
-        _announce(plan, parts)
-        await stopping.wait()
-        await _drain(plan, parts, public, listening)
+    operating = tasks.create_task(_until_stopped(admin, stopping), name="admin listener")
+    try:
+        await parts.host.start()
+        if not stopping.is_set():
+            await _answer(plan, parts, stopping, tasks)
+    finally:
+        stopping.set()
         admin.stop()
-        for task in watching:
-            task.cancel()
+        await asyncio.wait({operating})  # cancelled, it would leave its socket to the loop
+
+
+async def _answer(
+    plan: Plan, parts: Parts, stopping: asyncio.Event, tasks: asyncio.TaskGroup
+) -> None:
+    watching = _watch(plan, parts, tasks)
+    public = build_public_servers(plan, parts)
+    _spare_the_collector()
+    parts.edge.catalogue.readiness.state = State.READY
+    listening = [
+        tasks.create_task(_until_stopped(server, stopping), name=type(server).__name__)
+        for server in public
+    ]
+    for server in public:
+        await server.started()
+    _announce(plan, parts)
+    await stopping.wait()
+    await _drain(plan, parts, public, listening)
+    for task in watching:
+        task.cancel()
+
+
+def _watch(plan: Plan, parts: Parts, tasks: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
+    """Start what goes on for as long as the process serves."""
+    watching = [tasks.create_task(parts.edge.sweeper.run(), name="sweeper")]
+    if plan.keys is not None:
+        watching.append(tasks.create_task(plan.keys.follow(), name="keys"))
+    if plan.serve.follow_aliases_ms:
+        every_ns = ms_to_ns(plan.serve.follow_aliases_ms)
+        following = follow_aliases(parts.host, every_ns=every_ns, draw=Random().random)
+        watching.append(tasks.create_task(following, name="aliases"))
+    return watching
 
 
 async def _until_stopped(server: HttpServer, stopping: asyncio.Event) -> None:
@@ -161,8 +175,7 @@ async def _drain(
 async def _close(parts: Parts) -> None:
     try:
         async with asyncio.timeout(CLOSE_LIMIT_S):
-            for served in parts.edge.catalogue.versions:
-                await served.driver.aclose()
+            await parts.host.aclose()
     except TimeoutError:
         # The model's thread cannot be stopped, and the interpreter would wait for it for ever.
         log.error("model_call_stuck", limit_s=CLOSE_LIMIT_S)  # noqa: TRY400 - no stack to show

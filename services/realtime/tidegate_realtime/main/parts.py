@@ -3,99 +3,64 @@
 import asyncio
 import secrets
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
+from tidegate.artifacts.local import LocalVersion
 from tidegate.clock import Clock
-from tidegate.inference.model import Model
 from tidegate.units import ms_to_ns, ns_to_seconds
 from tidegate_realtime.api.asgi import AsgiApp
 from tidegate_realtime.api.edge import Edge, build_edge
-from tidegate_realtime.api.metrics import MeasuredBackend
 from tidegate_realtime.api.observing import Observer
 from tidegate_realtime.api.served import ServedVersion
 from tidegate_realtime.api.servers.port import HttpServer
 from tidegate_realtime.api.servers.sockets import check_free, claim
 from tidegate_realtime.api.servers.tls import Tls
-from tidegate_realtime.core.limits import BatchLimits
-from tidegate_realtime.main.executing import Executing
+from tidegate_realtime.api.shelf import CatalogueShelf
+from tidegate_realtime.core.lifecycle import Lifecycle
 from tidegate_realtime.main.guarding import build_policy
-from tidegate_realtime.main.loading import LoadedModels
 from tidegate_realtime.main.starting import Plan
-from tidegate_realtime.runtime.driver import BatchDriver
-from tidegate_realtime.runtime.promise import Promise
+from tidegate_realtime.main.versions import StoredVersions
+from tidegate_realtime.runtime.hosting import ModelHost
+
+Host: TypeAlias = ModelHost[LocalVersion, ServedVersion]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """What one process consists of; nothing listens yet."""
+    """What one process consists of; nothing listens yet, and no model is loaded."""
 
     edge: Edge
-    backends: Sequence[MeasuredBackend]
-    """One per version of the catalogue, in its order."""
+    host: Host
+    """To be closed, whatever happens."""
 
 
 def build_parts(
-    plan: Plan,
-    loaded: LoadedModels,
-    executing: Sequence[Executing],
-    *,
-    clock: Clock,
-    draw: Callable[[], float],
+    plan: Plan, tasks: asyncio.TaskGroup, *, clock: Clock, draw: Callable[[], float]
 ) -> Parts:
     """Wire everything behind the listeners; call it on the running loop.
 
-    The drivers own the backends from now on: close them, whatever happens.
+    Args:
+        plan: What is asked for.
+        tasks: Where model versions live; close the host before it ends.
+        clock: Of the process.
+        draw: Uniform in 0…1.
     """
-    backends = [MeasuredBackend(each.backend, clock) for each in executing]
-    versions = [
-        _served(plan, model, backend, each, clock)
-        for model, backend, each in zip(loaded.models, backends, executing, strict=True)
-    ]
     edge = build_edge(
-        versions,
-        aliases=loaded.aliases,
         clock=clock,
         draw=draw,
         id_prefix=secrets.token_hex(4),
         policy=build_policy(plan.serve, plan.keys),
     )
-    return Parts(edge=edge, backends=backends)
-
-
-def _served(
-    plan: Plan, model: Model, backend: MeasuredBackend, executing: Executing, clock: Clock
-) -> ServedVersion:
-    name, tag = model.tag.name, str(model.tag)
-    section = plan.settings.of_model(name)
-    promise = Promise(
-        slo_ns=section.objective.slo_ns,
-        percentile=section.percentile,
-        best_effort=section.best_effort,
-        max_deadline_ns=ms_to_ns(plan.serve.max_deadline_ms),
-        sizes=executing.sizes,
-        is_padded=executing.is_padded,
-        warm_up_budget_ns=ms_to_ns(plan.serve.warm_up_budget_ms),
+    host = ModelHost(
+        Lifecycle(plan.models, memory_limit_bytes=plan.serve.memory_limit_bytes),
+        source=StoredVersions(plan, clock),
+        shelf=CatalogueShelf(edge.catalogue, edge.metrics),
+        clock=clock,
+        tasks=tasks,
     )
-    return ServedVersion(
-        model=model,
-        driver=BatchDriver(
-            backend,
-            signature=model.signature,
-            limits=BatchLimits(
-                memory_rows=section.memory_rows, queue_limit_rows=plan.serve.queue_limit_rows
-            ),
-            clock=clock,
-            name=tag,
-            promise=promise,
-        ),
-        objective=section.objective,
-        objective_origin=plan.settings.origin(f"models.{name}.slo_ms"),
-        best_effort=section.best_effort,
-        max_deadline_ns=promise.max_deadline_ns,
-        backend=executing.name,
-        calls=backend.calls,
-    )
+    return Parts(edge=edge, host=host)
 
 
 def build_public_servers(plan: Plan, parts: Parts) -> list[HttpServer]:
@@ -149,13 +114,11 @@ async def build_admin(plan: Plan, parts: Parts, claimed: socket.socket) -> HttpS
         collector = GatewayCollector(
             catalogue=edge.catalogue,
             metrics=edge.metrics,
-            backends=parts.backends,
             clock=edge.clock,
         )
         observer = Observer(
             catalogue=edge.catalogue,
             metrics=edge.metrics,
-            backends=parts.backends,
             clock=edge.clock,
         )
         admin = AdminParts(

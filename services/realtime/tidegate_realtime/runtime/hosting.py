@@ -87,9 +87,9 @@ class ModelHost(Generic[FilesT, HostedT]):
             TidegateError: One of them cannot be served, and why. Close the host then.
         """
         refs = [ref for asked in self.lifecycle.asked.values() for ref in asked.refs]
-        for name in dict.fromkeys(ref.name for ref in refs):
-            async with self._reading:
-                self._on_aliases(name, await self._source.pointed(name))
+        pointed = {ref.name: await self._source.resolve(ref) for ref in refs}
+        for name, found in pointed.items():
+            self._on_aliases(name, found)
         for ref in refs:
             await self._served(ref)
 
@@ -105,12 +105,7 @@ class ModelHost(Generic[FilesT, HostedT]):
             TidegateError: It cannot be loaded or does not keep its promise; nothing has changed.
         """
         async with self._reading:
-            pointed = await self._source.pointed(ref.name)
-            if isinstance(ref.at, str) and ref.at not in pointed.aliases:
-                raise ModelNotFoundError(
-                    f"{ref} is not in the store; the aliases of {ref.name} there are: "
-                    f"{', '.join(pointed.aliases) or 'none'}."
-                )
+            pointed = await self._source.resolve(ref)
             known = self.lifecycle.asked.get(ref.name)
             is_new = known is None or ref not in known.refs
             self._obey(self.lifecycle.on_asked(ref, pointed, self._clock.now_ns()))

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
-from tidegate.ids import ModelName, Version
+from tidegate.ids import ModelName, ModelRef, Version
 from tidegate.units import Nanoseconds
 from tidegate_realtime.core.asked import Pointed
 from tidegate_realtime.core.lifecycle_commands import Show
@@ -40,6 +40,10 @@ class VersionSource(Protocol[FilesT, HostedT]):
 
     async def pointed(self, name: ModelName) -> Pointed:
         """Read where the aliases of a model point; none for a model that does not exist."""
+        ...
+
+    async def resolve(self, ref: ModelRef) -> Pointed:
+        """Read them, and raise ``ModelNotFoundError`` if a reference names nothing now."""
         ...
 
     async def fetch(self, name: ModelName, version: Version) -> FilesT:

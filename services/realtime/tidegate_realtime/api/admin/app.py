@@ -62,7 +62,6 @@ def build_admin_app(parts: AdminParts) -> ASGIApp:
     document = _describe(app, parts)
     registry = CollectorRegistry(auto_describe=False)
     registry.register(parts.collector)
-    page = render_docs(document, parts.catalogue, public_url=parts.public_url)
 
     @app.get("/openapi.json", include_in_schema=False)
     async def openapi() -> dict[str, Any]:
@@ -70,6 +69,7 @@ def build_admin_app(parts: AdminParts) -> ASGIApp:
 
     @app.get("/docs", include_in_schema=False)
     async def docs() -> HTMLResponse:
+        page = render_docs(document, parts.catalogue, public_url=parts.public_url)
         return HTMLResponse(page, headers={"content-security-policy": _POLICY})
 
     @app.get("/metrics", include_in_schema=False)

@@ -4,7 +4,7 @@ Names and labels are documented in ``docs/metrics.md``. Everything is read at th
 scrape, on the loop, so that the sums add up.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 from prometheus_client.core import Metric
@@ -20,7 +20,7 @@ from tidegate_realtime.api.admin.scheduling import (
     forecast_families,
     queue_families,
 )
-from tidegate_realtime.api.metrics import GatewayMetrics, MeasuredBackend
+from tidegate_realtime.api.metrics import GatewayMetrics
 from tidegate_realtime.api.served import Catalogue
 
 MODEL: Final = ("model",)
@@ -34,7 +34,6 @@ class GatewayCollector(Collector):
         *,
         catalogue: Catalogue,
         metrics: GatewayMetrics,
-        backends: Sequence[MeasuredBackend],
         clock: Clock,
     ) -> None:
         """Read these.
@@ -42,20 +41,19 @@ class GatewayCollector(Collector):
         Args:
             catalogue: What is served.
             metrics: What the edge counts.
-            backends: One per version of the catalogue, in its order.
             clock: The one that the drivers read.
         """
         self._catalogue = catalogue
         self._metrics = metrics
-        self._backends = backends
         self._clock = clock
 
     def snapshots(self) -> list[Snapshot]:
         """Look at every version at this moment."""
         now_ns = self._clock.now_ns()
         return [
-            Snapshot(served, backend, served.driver.statistics(), now_ns)
-            for served, backend in zip(self._catalogue.versions, self._backends, strict=True)
+            Snapshot(served, served.measured, served.driver.statistics(), now_ns)
+            for served in self._catalogue.versions
+            if served.measured is not None
         ]
 
     def collect(self) -> Iterator[Metric]:
