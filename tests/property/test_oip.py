@@ -17,6 +17,7 @@ from tidegate.oip import (
     decode_request,
     encode_response,
 )
+from tidegate.oip.binary import array_from_bytes, bytes_from_array
 from tidegate.oip.errors import MalformedJsonError
 from tidegate.oip.limits import check_raw_json
 from tidegate.oip.values import ONLY_BINARY
@@ -68,9 +69,47 @@ def test_every_datatype_comes_back_bit_by_bit_flat_and_nested(
         assert read.tobytes() == values.tobytes()  # -0.0 too
 
 
-def decoded(body: bytes) -> InferRequest | RequestRejectedError:
+def bits(name: str) -> st.SearchStrategy[np.ndarray[Any, Any]]:
+    """Make tensors of any bit pattern that the datatype has."""
+    kind = np.dtype(DATATYPES[name].numpy)
+    shapes = hnp.array_shapes(max_dims=4, min_side=0, max_side=4)
+    if kind == np.bool_:
+        return hnp.arrays(kind, shapes)
+    return hnp.arrays(np.dtype(f"u{kind.itemsize}"), shapes).map(lambda whole: whole.view(kind))
+
+
+any_bits = st.one_of(*[bits(name) for name in DATATYPES if name != "BYTES"], texts())
+NAMES = {np.dtype(each.numpy): name for name, each in DATATYPES.items()}
+
+
+@given(any_bits)
+@settings(max_examples=300)
+def test_bytes_bring_back_every_bit_whatever_it_means(values: np.ndarray[Any, Any]) -> None:
+    blob = bytes(bytes_from_array(values))
+    name = NAMES[values.dtype]
+    read = array_from_bytes(blob, name="x", datatype=name, shape=values.shape)
+    assert (read.dtype, read.shape) == (values.dtype, values.shape)
+    assert bytes(bytes_from_array(read)) == blob
+
+
+@given(tensors)
+def test_json_and_bytes_are_the_same_tensor(tensor: tuple[str, np.ndarray[Any, Any]]) -> None:
+    datatype, values = tensor
+    output = NamedOutput("x", datatype, values, binary=True)
+    reply = encode_response(TAG, id=None, outputs=[output])
+    assert reply.json_bytes is not None
+    text, blob = reply.body[: reply.json_bytes], reply.body[reply.json_bytes :]
+    asked = orjson.dumps({"inputs": orjson.loads(text)["outputs"]})
+    of_bytes = decode_request(asked + blob, json_bytes=len(asked)).inputs["x"]
+    as_json = encode_response(TAG, id=None, outputs=[NamedOutput("x", datatype, of_bytes)]).body
+    of_json = decode_request(as_request(as_json, nested=False)).inputs["x"]
+    assert of_json.dtype == of_bytes.dtype == values.dtype
+    assert of_json.tolist() == of_bytes.tolist() == values.tolist()
+
+
+def decoded(body: bytes, *, json_bytes: int | None = None) -> InferRequest | RequestRejectedError:
     try:
-        return decode_request(body)
+        return decode_request(body, json_bytes=json_bytes)
     except RequestRejectedError as error:
         return error
 
@@ -154,3 +193,33 @@ def test_depth_is_counted_as_a_parser_would_count_it(value: object, limit: int) 
     except MalformedJsonError:
         refused = True
     assert refused == (depth_of(value) > limit)
+
+
+sizes = st.integers(-2, 40) | st.sampled_from([2**32, 2**63, 2**64 + 8, True, 1.0, "8"])
+divided = st.fixed_dictionaries(
+    {
+        "name": st.sampled_from(["x", "y"]),
+        "shape": st.lists(st.integers(-1, 4) | st.sampled_from([2**60 + 2, 2**63]), max_size=3),
+        "datatype": st.sampled_from([*DATATYPES, "FP8"]),
+        "parameters": st.fixed_dictionaries({"binary_data_size": sizes}),
+    },
+    optional={"data": st.lists(st.integers(0, 1), max_size=4)},
+)
+
+
+@given(
+    st.lists(divided, min_size=1, max_size=3),
+    st.binary(max_size=60),
+    st.integers(0, 400) | st.none(),
+)
+@settings(max_examples=400)
+def test_any_division_of_a_body_is_a_request_or_a_refusal(
+    inputs: list[dict[str, Any]], blob: bytes, said: int | None
+) -> None:
+    text = repr({"inputs": inputs}).replace("'", '"').replace("True", "true").encode()
+    body = text + blob
+    asked = decoded(body, json_bytes=min(said or len(text), len(body)))
+    if isinstance(asked, InferRequest):
+        assert sum(array.nbytes for array in asked.inputs.values() if array.dtype != object) <= 60
+    else:
+        assert 0 < len(str(asked)) < 1_000

@@ -159,7 +159,10 @@ def test_a_tensor_has_data_or_bytes_and_never_both_or_neither() -> None:
 
 
 @pytest.mark.field_fault("P-18")
-@pytest.mark.parametrize("shape", [[2**4, 2**60 + 2], [2**2, 2**60 + 2], [-1, 4], [1] * 1_000_000])
+@pytest.mark.parametrize(
+    "shape",
+    [[2**4, 2**60 + 2], [2**2, 2**60 + 2], [-1, 4], [1] * 1_000_000, [2**40, 0, 2**40], [0, 2**63]],
+)
 @pytest.mark.parametrize("size", [0, 8])
 def test_a_hostile_shape_is_refused_before_anything_is_made(shape: list[int], size: int) -> None:
     said = refusal([tensor("a", "FP32", shape, size)], b"\0" * size)

@@ -1,6 +1,7 @@
 """What must hold of a shape before anything is read by it; Python integers, which never wrap."""
 
 from collections.abc import Sequence
+from math import prod
 
 from tidegate.oip.errors import MalformedRequestError, TooManyElementsError, TooManyRowsError
 from tidegate.oip.limits import WireLimits
@@ -10,7 +11,8 @@ def check_shape(name: str, shape: Sequence[int], limits: WireLimits) -> None:
     """Refuse a shape that no tensor can have.
 
     Raises:
-        MalformedRequestError: Too many dimensions, none, or a negative one.
+        MalformedRequestError: Too many dimensions, none, or a negative one; or an empty one beside
+            others that are too long for any array, although it would hold nothing.
     """
     if not 0 < len(shape) <= limits.rank:
         raise MalformedRequestError(
@@ -19,6 +21,8 @@ def check_shape(name: str, shape: Sequence[int], limits: WireLimits) -> None:
         )
     if min(shape) < 0:
         raise MalformedRequestError(f"{name!r}: its shape has a negative dimension.")
+    if 0 in shape and prod(filter(None, shape)) > limits.elements:
+        raise MalformedRequestError(f"{name!r}: its shape is empty, and too long beside that.")
 
 
 def check_rows(rows: int, limits: WireLimits) -> None:
