@@ -14,16 +14,19 @@ import pytest
 from tests.fakes.backends import FakeBackend
 from tests.fixtures import onnx_models
 from tidegate.clock import ManualClock
-from tidegate.errors import BackendError
+from tidegate.errors import ArtifactError, BackendError
 from tidegate.inference.arrays import Array, Tensors
-from tidegate.inference.runner import ModelRunner
+from tidegate.inference.runner import ModelRunner, RunControl
 from tidegate.profiles import ProfileSampler, load_profile
 from tidegate.tensors.signature import Signature, TensorSpec
+from tidegate.units import ms_to_ns
 from tidegate_realtime.backends.emulated import EmulatedBackend
-from tidegate_realtime.backends.onnx import OnnxBackend
-from tidegate_realtime.runtime.ports import Backend, BatchResult
+from tidegate_realtime.backends.onnx import OnnxBackend, RunnableModel
+from tidegate_realtime.runtime.ports import Backend, BatchResult, Call
 
 ENTRIES = 100
+ENDLESS = [10**15] * 50
+"""Rows of which a call takes for ever, unless it is terminated."""
 
 
 def look_up(inputs: Tensors) -> BatchResult:
@@ -34,20 +37,24 @@ def look_up(inputs: Tensors) -> BatchResult:
 
 
 def on_onnxruntime(folder: Path) -> Backend:
-    file = onnx_models.looks_up(folder / "model.onnx", entries=ENTRIES)
+    file = onnx_models.counts_and_looks_up(folder / "model.onnx", entries=ENTRIES)
     return OnnxBackend(ModelRunner.load(file, threads=1))
 
 
 def on_the_loop(_: Path) -> Backend:
-    return FakeBackend(model=look_up)
+    return FakeBackend(model=look_up, took_s=lambda rows: 3_600 * (rows == len(ENDLESS)))
 
 
 def emulated(_: Path) -> Backend:
     clock = ManualClock()
+
+    def wait(terminated: threading.Event, duration_ns: int) -> None:
+        if duration_ns > ms_to_ns(len(ENDLESS)):
+            assert terminated.wait(30)
+        clock.advance(duration_ns)
+
     sampler = ProfileSampler(load_profile("linear:1:5"), Random(1))
-    return EmulatedBackend(
-        sampler, lambda inputs, _rows: look_up(inputs), clock=clock, sleep=clock.advance
-    )
+    return EmulatedBackend(sampler, lambda inputs, _rows: look_up(inputs), clock=clock, wait=wait)
 
 
 @pytest.fixture(params=[on_onnxruntime, on_the_loop, emulated])
@@ -61,6 +68,7 @@ class Watched:
     """Counts the calls of ``done``, and brings the first one to the loop."""
 
     def __init__(self) -> None:
+        self.call: Call | None = None
         self.calls = 0
         self.thread: threading.Thread | None = None
         self._loop = asyncio.get_running_loop()
@@ -76,6 +84,10 @@ class Watched:
         async with asyncio.timeout(30):
             return await self._future
 
+    def terminate(self) -> None:
+        assert self.call is not None
+        self.call.terminate()
+
     async def answers(self) -> list[float]:
         result = await self.result()
         assert not isinstance(result, BackendError), result
@@ -88,8 +100,28 @@ def rows(*numbers: int) -> dict[str, Array]:
 
 def begin(backend: Backend, *numbers: int) -> Watched:
     watched = Watched()
-    backend.begin(rows(*numbers), rows=len(numbers), done=watched.done)
+    watched.call = backend.begin(rows(*numbers), rows=len(numbers), done=watched.done)
     return watched
+
+
+class Replaced:
+    """Counts the calls of ``ready``, and brings the first one to the loop."""
+
+    def __init__(self, backend: Backend, hung: Watched) -> None:
+        self.calls = 0
+        self._loop = asyncio.get_running_loop()
+        self._future: asyncio.Future[BackendError | None] = self._loop.create_future()
+        assert hung.call is not None
+        backend.replace(hung.call, ready=self._ready)
+
+    def _ready(self, fault: BackendError | None) -> None:
+        self.calls += 1
+        if self.calls == 1:
+            self._loop.call_soon_threadsafe(self._future.set_result, fault)
+
+    async def fault(self) -> BackendError | None:
+        async with asyncio.timeout(30):
+            return await self._future
 
 
 async def test_a_batch_is_answered_row_by_row(backend: Backend) -> None:
@@ -145,20 +177,88 @@ async def test_closing_lets_what_was_begun_end_and_refuses_what_comes_after(
     await asyncio.to_thread(backend.close)
 
 
+async def test_a_call_that_nobody_waits_for_ends_early_and_the_next_one_is_answered(
+    backend: Backend,
+) -> None:
+    endless, fine = begin(backend, *ENDLESS), begin(backend, 5)
+    endless.terminate()
+    assert isinstance(await endless.result(), BackendError)
+    assert await fine.answers() == [5]
+    assert endless.calls == fine.calls == 1
+
+
+async def test_a_call_can_be_terminated_before_it_runs(backend: Backend) -> None:
+    running, behind = begin(backend, *ENDLESS), begin(backend, *ENDLESS)
+    behind.terminate()
+    running.terminate()
+    assert isinstance(await running.result(), BackendError)
+    assert isinstance(await behind.result(), BackendError)
+    assert await begin(backend, 5).answers() == [5]
+    assert running.calls == behind.calls == 1
+
+
+async def test_terminating_after_the_end_or_twice_changes_nothing(backend: Backend) -> None:
+    ended, endless = begin(backend, 1, 2), begin(backend, *ENDLESS)
+    assert await ended.answers() == [1, 2]
+    ended.terminate()
+    endless.terminate()
+    endless.terminate()
+    await endless.result()
+    endless.terminate()
+    assert await begin(backend, 5).answers() == [5]
+    assert ended.calls == endless.calls == 1
+
+
+@pytest.mark.field_fault("S-31")
+async def test_a_hanging_executor_is_replaced_and_the_other_one_answers(backend: Backend) -> None:
+    hung = begin(backend, *ENDLESS)
+    replaced = Replaced(backend, hung)
+    assert await replaced.fault() is None
+    assert await begin(backend, 5).answers() == [5]
+    assert replaced.calls == 1
+    hung.terminate()  # so that nothing of it is left when the test has ended
+
+
+async def test_onnxruntime_stops_in_the_middle_of_a_call(tmp_path: Path) -> None:
+    file = onnx_models.counts_and_looks_up(tmp_path / "model.onnx", entries=ENTRIES)
+    runner, running = ModelRunner.load(file, threads=1), threading.Event()
+
+    class Watching(Stub):
+        def run(self, inputs: Tensors, control: RunControl | None = None) -> dict[str, Array]:
+            running.set()
+            return runner.run(inputs, control)
+
+    with closing(OnnxBackend(Watching(dict))) as backend:
+        endless = begin(backend, *ENDLESS)
+        assert await asyncio.to_thread(running.wait, 30)
+        assert endless.calls == 0
+        endless.terminate()
+        result = await endless.result()
+        assert isinstance(result, BackendError)
+        assert "terminate flag" in str(result)
+
+
 class Stub:
     """A model in Python, for what onnxruntime does not do on demand."""
 
     def __init__(self, run: Callable[[Tensors], dict[str, Array]], rows: int = -1) -> None:
-        self.run = run
+        self._run = run
+        self.reopen: Callable[[], RunnableModel] = lambda: self
         spec = TensorSpec(name="input", datatype="INT64", shape=(rows,))
         self.signature = Signature(inputs=(spec,), outputs=(spec,))
 
+    def run(self, inputs: Tensors, control: RunControl | None = None) -> dict[str, Array]:
+        return self._run(inputs)
 
-def test_the_thread_is_no_daemon_bears_a_name_and_ends_with_the_backend() -> None:
+    def reopened(self) -> RunnableModel:
+        return self.reopen()
+
+
+def test_the_thread_bears_a_name_and_ends_with_the_backend() -> None:
     before = set(threading.enumerate())
     with closing(OnnxBackend(Stub(dict), name="echo@1")):
         (thread,) = set(threading.enumerate()) - before
-        assert (thread.name, thread.daemon) == ("onnx echo@1", False)
+        assert thread.name == "onnx echo@1"
     assert not thread.is_alive()
 
 
@@ -216,3 +316,54 @@ async def test_the_arrays_of_a_batch_are_let_go_of_when_it_has_ended() -> None:
         del array
         await watched.result()
         assert await asyncio.to_thread(released.wait, timeout=30)
+
+
+def blocks_on(event: threading.Event) -> Stub:
+    """A model that hangs where nothing can stop it."""
+
+    def run(inputs: Tensors) -> dict[str, Array]:
+        assert event.wait(30)
+        return {"output": inputs["input"]}
+
+    return Stub(run)
+
+
+def echo() -> Stub:
+    return Stub(lambda inputs: {"output": inputs["input"]})
+
+
+@pytest.mark.field_fault("S-31")
+async def test_a_thread_that_hangs_is_left_alone_and_ends_when_its_call_does() -> None:
+    event, before = threading.Event(), set(threading.enumerate())
+    model = blocks_on(event)
+    model.reopen = echo
+    with closing(OnnxBackend(model)) as backend:
+        (thread,) = set(threading.enumerate()) - before
+        hung = begin(backend, 1)
+        assert await Replaced(backend, hung).fault() is None
+        assert await begin(backend, 2).answers() == [2]
+    assert thread.is_alive()  # closing has not waited for it
+    assert thread.daemon  # nor does the interpreter
+    event.set()
+    await asyncio.to_thread(thread.join, 30)
+    assert not thread.is_alive()
+
+
+async def test_an_executor_that_cannot_be_replaced_says_why_and_can_be_asked_again() -> None:
+    event = threading.Event()
+    model = blocks_on(event)
+
+    def gone() -> Stub:
+        raise ArtifactError("no such file")
+
+    model.reopen = gone
+    with closing(OnnxBackend(model)) as backend:
+        hung = begin(backend, 1)
+        fault = await Replaced(backend, hung).fault()
+        assert str(fault) == "the model cannot be loaded again: no such file"
+        assert isinstance(await begin(backend, 2).result(), BackendError)
+        model.reopen = echo
+        assert await Replaced(backend, hung).fault() is None
+        assert await begin(backend, 3).answers() == [3]
+    assert isinstance(await Replaced(backend, hung).fault(), BackendError)  # it is closed
+    event.set()

@@ -53,9 +53,9 @@ class Bench:
         self.slept_ns: list[int] = []
         self._told: SimpleQueue[tuple[int, BatchResult]] = SimpleQueue()
         sampler = ProfileSampler(profile, Random(1))
-        self.backend = EmulatedBackend(sampler, answer, clock=self.clock, sleep=self._sleep)
+        self.backend = EmulatedBackend(sampler, answer, clock=self.clock, wait=self._wait)
 
-    def _sleep(self, duration_ns: int) -> None:
+    def _wait(self, _: threading.Event, duration_ns: int) -> None:
         self.slept_ns.append(duration_ns)
         self.clock.advance(duration_ns)
 
@@ -159,7 +159,7 @@ def test_whatever_an_answer_raises_fails_that_batch_and_no_other() -> None:
 def test_as_many_batches_run_at_once_as_there_are_executors() -> None:
     asleep, wake = threading.Barrier(3), threading.Event()
 
-    def sleep(_: int) -> None:
+    def wait(_: threading.Event, duration_ns: int) -> None:
         asleep.wait(30)
         wake.wait(30)
 
@@ -168,7 +168,7 @@ def test_as_many_batches_run_at_once_as_there_are_executors() -> None:
         ProfileSampler(load_profile(PROFILE), Random(1)),
         echo,
         clock=ManualClock(),
-        sleep=sleep,
+        wait=wait,
         executors=2,
     )
     threads = set(threading.enumerate()) - before
@@ -180,9 +180,9 @@ def test_as_many_batches_run_at_once_as_there_are_executors() -> None:
     wake.set()
     backend.close()
     assert ended.qsize() == 2
-    assert {(thread.name, thread.daemon) for thread in threads} == {
-        ("emulated linear:1:5 0", False),
-        ("emulated linear:1:5 1", False),
+    assert {thread.name for thread in threads} == {
+        "emulated linear:1:5 0",
+        "emulated linear:1:5 1",
     }
     assert not any(thread.is_alive() for thread in threads)
 
@@ -241,7 +241,9 @@ def test_it_is_built_from_a_profile_and_a_signature() -> None:
 def test_a_model_of_fixed_rows_takes_as_long_for_fewer() -> None:
     clock = ManualClock()
     sampler = ProfileSampler(load_profile(PROFILE), Random(1))
-    backend = EmulatedBackend(sampler, echo, clock=clock, sleep=clock.advance, fixed_rows=8)
+    backend = EmulatedBackend(
+        sampler, echo, clock=clock, wait=lambda _, ns: clock.advance(ns), fixed_rows=8
+    )
     told_by(backend, batch(2), 2)
     assert clock.now_ns() == 13 * MS - EARLY_NS
 

@@ -53,7 +53,7 @@ async def test_an_expired_request_is_answered_in_time_and_never_runs(place: int)
 
 @pytest.mark.field_fault("S-30", "S-37")
 async def test_a_model_call_that_stalls_does_not_hold_its_caller() -> None:
-    backend = FakeBackend(took_s=3.0)
+    backend = FakeBackend(took_s=3.0, can_terminate=False)
     driver = build_driver(backend)
     stalled = send(driver, within_ms=1_000)
     behind = send(driver, within_ms=10_000)
@@ -61,7 +61,8 @@ async def test_a_model_call_that_stalls_does_not_hold_its_caller() -> None:
         queued_ns=Nanoseconds(0), executed_ns=ms_to_ns(1_000), limit_ns=ms_to_ns(1_000)
     )
     assert now_s() == 1.0
-    # The call goes on, because nothing can stop it, and its rows are dropped when it ends.
+    # The call goes on, because this backend cannot stop it; its rows are dropped when it ends.
+    assert backend.begun[0].terminations == 1
     assert driver.statistics().batches_running == 1
     outcome = await behind
     assert isinstance(outcome, Answered)

@@ -20,8 +20,10 @@ from tidegate_realtime.core.commands import (
     Command,
     Expire,
     Fail,
+    GiveUp,
     Reject,
     StartBatch,
+    Terminate,
     WakeAt,
 )
 from tidegate_realtime.core.request import Request, State
@@ -124,6 +126,10 @@ class Simulator:
                 self.recording.expire(command.request)
             elif isinstance(command, Fail):
                 self.recording.fail(command)
+            elif isinstance(command, Terminate):
+                pass  # these executors cannot, and run every call to its end
+            elif isinstance(command, GiveUp):
+                raise NotImplementedError("no simulated call hangs; an executor was given up")
             else:
                 assert_never(command)
         scheduled_at_ns = self._heap[0][0] if self._heap else NEVER

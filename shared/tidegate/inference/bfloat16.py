@@ -27,11 +27,14 @@ def has_bfloat16(signature: Signature) -> bool:
 
 
 def run_with_values(
-    session: ort.InferenceSession, names: Sequence[str], inputs: Tensors
+    session: ort.InferenceSession,
+    names: Sequence[str],
+    inputs: Tensors,
+    options: ort.RunOptions | None = None,
 ) -> list[Array]:
     """Do what ``session.run`` does; the outputs are copies."""
     values = {name: _value(array) for name, array in inputs.items()}
-    return [_array(value) for value in session.run_with_ort_values(names, values)]
+    return [_array(value) for value in session.run_with_ort_values(names, values, options)]
 
 
 def _value(array: Array) -> ort.OrtValue:

@@ -9,7 +9,7 @@ from tidegate.artifacts.manifest import Manifest
 from tidegate.errors import ArtifactError
 from tidegate.ids import ModelTag
 from tidegate.inference.arrays import Array, Tensors
-from tidegate.inference.runner import ModelRunner
+from tidegate.inference.runner import ModelRunner, RunControl
 from tidegate.inference.transforms import RowReader, RowWriter, build_reader, build_writer
 from tidegate.inference.transforms.image import ImageReader
 from tidegate.inference.transforms.padding import PaddingStatistics
@@ -93,9 +93,13 @@ class Model:
         """How much of what it was given so far was padding; ``None`` where nothing is padded."""
         return self._reader.padding if isinstance(self._reader, TextReader) else None
 
-    def run(self, inputs: Tensors) -> dict[str, Array]:
+    def reopened(self) -> ModelRunner:
+        """Load the model once more; see ``ModelRunner.reopened``."""
+        return self._runner.reopened()
+
+    def run(self, inputs: Tensors, control: RunControl | None = None) -> dict[str, Array]:
         """Score one batch of checked tensors; see ``ModelRunner.run``."""
-        return self._runner.run(inputs)
+        return self._runner.run(inputs, control)
 
     def tensors_from_instances(self, instances: Sequence[object]) -> dict[str, Array]:
         """Turn JSON instances (v1), one row each, into the model's inputs.

@@ -1,5 +1,7 @@
 """One ONNX model in one onnxruntime session on the CPU."""
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final, Self
 
@@ -16,6 +18,7 @@ from tidegate.tensors.signature import VARIABLE, Signature, TensorSpec
 RUNTIME_VERSION: Final[str] = ort.__version__
 """Of onnxruntime."""
 PROVIDER: Final = "CPUExecutionProvider"
+_FATAL: Final = 4
 _RUN_ERRORS: Final = (
     ort_errors.Fail,
     ort_errors.InvalidArgument,
@@ -31,6 +34,20 @@ _LOAD_ERRORS: Final = (
 )
 
 
+class RunControl:
+    """Ends one call of ``ModelRunner.run`` early, from another thread."""
+
+    __slots__ = ("options",)
+
+    def __init__(self) -> None:
+        self.options = ort.RunOptions()
+        self.options.log_severity_level = _FATAL  # every error is raised, and needs no line besides
+
+    def terminate(self) -> None:
+        """Let the call raise before its next node, or at once if it has not begun."""
+        self.options.terminate = True
+
+
 class ModelRunner:
     """A loaded model; ``run`` may be called from any thread, one call at a time.
 
@@ -38,8 +55,17 @@ class ModelRunner:
     nobody may write to them meanwhile.
     """
 
-    def __init__(self, session: ort.InferenceSession) -> None:
+    def __init__(
+        self, session: ort.InferenceSession, *, reopen: Callable[[], "ModelRunner"] | None = None
+    ) -> None:
+        """Take over a session.
+
+        Args:
+            session: Loaded.
+            reopen: Loads the same model into another session, if that can be done.
+        """
         self._session = session
+        self._reopen = reopen
         self.signature = signature_of(session)
         self._output_names = [spec.name for spec in self.signature.outputs]
         self._has_bfloat16 = has_bfloat16(self.signature)
@@ -69,13 +95,24 @@ class ModelRunner:
             raise ArtifactError(
                 f"{file.name} would run on {session.get_providers()}, not on {PROVIDER} as asked"
             )
-        return cls(session)
+        return cls(session, reopen=partial(cls.load, file, threads=threads))
 
-    def run(self, inputs: Tensors) -> dict[str, Array]:
+    def reopened(self) -> "ModelRunner":
+        """Load the same file again, into a session that shares nothing with this one.
+
+        Raises:
+            ArtifactError: It cannot be loaded any more.
+        """
+        if self._reopen is None:
+            raise ArtifactError("this session was not loaded from a file, so that none is like it")
+        return self._reopen()
+
+    def run(self, inputs: Tensors, control: RunControl | None = None) -> dict[str, Array]:
         """Score one batch.
 
         Args:
             inputs: What the signature asks for, contiguous; the caller has checked it.
+            control: To end this call early; then it raises, unless it was too late.
 
         Returns:
             One array ``(rows, …)`` per output, in the signature's order.
@@ -84,11 +121,12 @@ class ModelRunner:
             BackendError: The model raised, or answered with another number of rows.
         """
         rows = next(iter(inputs.values())).shape[0]
+        options = None if control is None else control.options
         try:
             if self._has_bfloat16:
-                values = run_with_values(self._session, self._output_names, inputs)
+                values = run_with_values(self._session, self._output_names, inputs, options)
             else:
-                values = self._session.run(self._output_names, inputs)
+                values = self._session.run(self._output_names, inputs, options)
         except _RUN_ERRORS as error:
             raise BackendError(f"the model raised on a batch of {rows} rows: {error}") from error
         outputs = dict(zip(self._output_names, map(np.asarray, values), strict=True))

@@ -17,7 +17,7 @@ from tidegate.settings import LatencyObjective
 from tidegate.units import ns_to_seconds
 from tidegate_realtime.api.spending import CallTimes, Stages
 from tidegate_realtime.core.latency_model import LatencyModel
-from tidegate_realtime.runtime.ports import Backend, BatchResult
+from tidegate_realtime.runtime.ports import Backend, BatchResult, Call
 
 UNKNOWN: Final = "unknown"
 _OBJECTIVE_EDGES: Final = (0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.5, 2.0, 4.0, 8.0)
@@ -147,7 +147,7 @@ class MeasuredBackend:
         """As the backend says."""
         return self._backend.fixed_rows
 
-    def begin(self, inputs: Tensors, *, rows: int, done: Callable[[BatchResult], None]) -> None:
+    def begin(self, inputs: Tensors, *, rows: int, done: Callable[[BatchResult], None]) -> Call:
         """Start one batch and the watch."""
         self.padding_rows += (self.fixed_rows or rows) - rows
         model = self.model
@@ -163,7 +163,11 @@ class MeasuredBackend:
                     self.forecast.observe(took_ns / promised_ns)
             done(result)
 
-        self._backend.begin(inputs, rows=rows, done=stop_watch)
+        return self._backend.begin(inputs, rows=rows, done=stop_watch)
+
+    def replace(self, call: Call, *, ready: Callable[[BackendError | None], None]) -> None:
+        """As the backend does."""
+        self._backend.replace(call, ready=ready)
 
     def close(self) -> None:
         """Close the backend; blocks as it does."""

@@ -7,20 +7,21 @@ too. What is computed is not: see ``Placeholders``.
 
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from queue import SimpleQueue
 from random import Random
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 
 from tidegate.clock import Clock
-from tidegate.clock.system import sleep_ns
 from tidegate.errors import BackendError
 from tidegate.inference.arrays import Array, Tensors
 from tidegate.profiles import ProfileError, ProfileSampler, load_profile
 from tidegate.tensors.signature import Signature, TensorSpec
+from tidegate.units import ns_to_seconds
 from tidegate_realtime.backends.onnx import fixed_rows
-from tidegate_realtime.runtime.ports import BatchResult
+from tidegate_realtime.runtime.ports import BatchResult, Call
 from tidegate_realtime.runtime.warm_up import zeros
 
 EARLY_NS: Final = 80_000
@@ -32,12 +33,30 @@ Answer: TypeAlias = Callable[[Tensors, int], BatchResult]
 """Inputs and number of rows to outputs; to raise ``BackendError`` is to return it."""
 
 
-class _Call(NamedTuple):
+Wait: TypeAlias = Callable[[threading.Event, int], object]
+"""Blocks a thread for that many nanoseconds, or until the event is set."""
+
+
+def wait_ns(event: threading.Event, duration_ns: int) -> None:
+    """Block this thread in real time; as exact as a sleep."""
+    event.wait(ns_to_seconds(duration_ns))
+
+
+@dataclass(slots=True, eq=False)
+class _Call:
     inputs: Tensors
     rows: int
     begun_at_ns: int
     took_ns: int
     done: Callable[[BatchResult], None]
+    terminated: threading.Event = field(default_factory=threading.Event)
+    thread: threading.Thread | None = None
+    """Which runs it."""
+    is_given_up: bool = False
+
+    def terminate(self) -> None:
+        """Wake the thread that sleeps for it; before it began, it takes no time."""
+        self.terminated.set()
 
 
 class EmulatedBackend:
@@ -45,7 +64,8 @@ class EmulatedBackend:
 
     A batch ends its drawn time after it was begun, or after the one before it on the same executor
     *should* have ended: as on an accelerator, whose queue does not wait for our threads. Each
-    executor is a thread, and none is a daemon, so the backend must be closed.
+    executor is a thread; close the backend to end them. They are daemons for the one case in which
+    nobody can wait for a thread: it hangs, and another one has taken its place.
     """
 
     def __init__(
@@ -54,7 +74,7 @@ class EmulatedBackend:
         answer: Answer,
         *,
         clock: Clock,
-        sleep: Callable[[int], None] = sleep_ns,
+        wait: Wait = wait_ns,
         executors: int = 1,
         fixed_rows: int | None = None,
     ) -> None:
@@ -63,8 +83,8 @@ class EmulatedBackend:
         Args:
             sampler: Draws the times, in the order in which batches begin.
             answer: What a batch is answered with.
-            clock: In the same time as ``sleep``.
-            sleep: Blocks a thread for that many nanoseconds.
+            clock: In the same time as ``wait``.
+            wait: Lets the time of a call pass.
             executors: Batches that run at once, at least 1.
             fixed_rows: Rows of every call, if the model allows no other number: a smaller batch
                 takes as long as that many.
@@ -75,50 +95,79 @@ class EmulatedBackend:
         self._sampler = sampler
         self._answer = answer
         self._clock = clock
-        self._sleep = sleep
+        self._wait = wait
         self._calls: SimpleQueue[_Call | None] = SimpleQueue()
         self._closed = False
-        name = f"emulated {self.profile.name}"
-        self._threads = [
-            threading.Thread(target=self._serve, name=f"{name} {number}", daemon=False)
-            for number in range(executors)
-        ]
-        for thread in self._threads:
-            thread.start()
+        self._lock = threading.Lock()
+        self._threads: set[threading.Thread] = set()
+        """Those that take calls; one that was replaced is not among them."""
+        for _ in range(executors):
+            self._start_thread()
 
-    def begin(self, inputs: Tensors, *, rows: int, done: Callable[[BatchResult], None]) -> None:
+    def begin(self, inputs: Tensors, *, rows: int, done: Callable[[BatchResult], None]) -> Call:
         """Draw a time and hand the batch to a thread, where ``done`` is told.
 
         Called by one thread alone, for the sampler is not to be shared. A batch with more
         rows than the profile knows ends in a ``BackendError`` at once.
         """
+        now_ns = self._clock.now_ns()
+        call = _Call(inputs, rows, now_ns, 0, done)
         if self._closed:
             done(BackendError(f"the emulated backend is closed; it takes no batch of {rows} rows"))
-            return
-        now_ns = self._clock.now_ns()
+            return call
         try:
-            took_ns = self._sampler.draw_ns(self.fixed_rows or rows, now_ns)
+            call.took_ns = self._sampler.draw_ns(self.fixed_rows or rows, now_ns)
         except ProfileError as error:
             done(BackendError(str(error)))
         else:
-            self._calls.put(_Call(inputs, rows, now_ns, took_ns, done))
+            self._calls.put(call)
+        return call
+
+    def replace(self, call: Call, *, ready: Callable[[BackendError | None], None]) -> None:
+        """Start another thread, which takes what waits; the one that hangs takes nothing more."""
+        assert isinstance(call, _Call)
+        with self._lock:
+            call.is_given_up = True
+            if call.thread in self._threads:
+                self._threads.discard(call.thread)
+                self._start_thread()
+        ready(None)
 
     def close(self) -> None:
         """End the threads after the batches that were begun, which take their time."""
         self._closed = True
-        for _ in self._threads:
+        with self._lock:
+            threads = tuple(self._threads)
+        for _ in threads:
             self._calls.put(None)
-        for thread in self._threads:
+        for thread in threads:
             thread.join()
 
+    def _start_thread(self) -> None:
+        name = f"emulated {self.profile.name} {len(self._threads)}"
+        thread = threading.Thread(target=self._serve, name=name, daemon=True)
+        self._threads.add(thread)
+        thread.start()
+
     def _serve(self) -> None:
-        free_at_ns = 0
+        free_at_ns, thread = 0, threading.current_thread()
         while call := self._calls.get():
+            with self._lock:
+                if call.is_given_up:
+                    continue  # before it began
+                call.thread = thread
             free_at_ns = max(call.begun_at_ns, free_at_ns) + call.took_ns
             result = self._result(call)
             left_ns = free_at_ns - EARLY_NS - self._clock.now_ns()
             if left_ns > 0:
-                self._sleep(left_ns)
+                self._wait(call.terminated, left_ns)
+            if call.terminated.is_set():
+                free_at_ns = self._clock.now_ns()
+                result = BackendError("terminated, because nobody waited for it any more")
+            with self._lock:
+                if call.is_given_up:
+                    return  # another thread has taken this one's place
+                call.thread = None
             call.done(result)
             del call, result  # or its arrays would live until the next batch comes
 

@@ -3,12 +3,13 @@
 import threading
 from collections.abc import Callable, Mapping
 from queue import SimpleQueue
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from tidegate.errors import BackendError
 from tidegate.inference.arrays import Array, Tensors, padded
+from tidegate.inference.runner import RunControl
 from tidegate.tensors.signature import VARIABLE, Signature
-from tidegate_realtime.runtime.ports import BatchResult
+from tidegate_realtime.runtime.ports import BatchResult, Call
 
 
 class RunnableModel(Protocol):
@@ -19,23 +20,38 @@ class RunnableModel(Protocol):
         """The tensors that the model reads and writes."""
         ...
 
-    def run(self, inputs: Tensors) -> Mapping[str, Array]:
+    def run(self, inputs: Tensors, control: RunControl | None = None) -> Mapping[str, Array]:
         """Score one batch; raises ``BackendError``."""
         ...
 
+    def reopened(self) -> "RunnableModel":
+        """Load the model once more, so that both can run; raises ``TidegateError``."""
+        ...
 
-class _Call(NamedTuple):
-    inputs: Tensors
-    rows: int
-    done: Callable[[BatchResult], None]
+
+class _Call:
+    """One batch on its way through the thread."""
+
+    __slots__ = ("control", "done", "inputs", "rows")
+
+    def __init__(self, inputs: Tensors, rows: int, done: Callable[[BatchResult], None]) -> None:
+        self.inputs = inputs
+        self.rows = rows
+        self.done = done
+        self.control = RunControl()
+
+    def terminate(self) -> None:
+        """Let onnxruntime stop before the next node of the model."""
+        self.control.terminate()
 
 
 class OnnxBackend:
     """One model on one thread, which runs one batch after the other.
 
-    The thread is no daemon: the interpreter would end under a running call, which aborts the
-    process. So it must be closed, or the process does not end. A thread and a queue cost a third
-    of what an executor's hand-off does.
+    Close it: the interpreter may end under a running call, which aborts the process. The thread is
+    a daemon for the one case in which nobody can wait for it, a call that hangs: another thread
+    with another session takes its place then, and this one ends when the call does, if ever. A
+    thread and a queue cost a third of what an executor's hand-off does.
     """
 
     executors: Final = 1
@@ -48,40 +64,77 @@ class OnnxBackend:
             name: What the thread is called in stack dumps, such as ``risk@7``.
         """
         self._model = model
+        self._name = f"onnx {name}"
         self.fixed_rows = fixed_rows(model.signature)
-        self._calls: SimpleQueue[_Call | None] = SimpleQueue()
         self._closed = False
-        self._thread = threading.Thread(target=self._serve, name=f"onnx {name}", daemon=False)
-        self._thread.start()
+        self._executor = _Executor(lambda: model, self._name)
 
-    def begin(self, inputs: Tensors, *, rows: int, done: Callable[[BatchResult], None]) -> None:
+    def begin(self, inputs: Tensors, *, rows: int, done: Callable[[BatchResult], None]) -> Call:
         """Hand the batch to the thread; ``done`` is called there."""
+        call = _Call(inputs, rows, done)
         if self._closed:
-            done(BackendError(f"{self._thread.name} is closed; it takes no batch of {rows} rows"))
+            done(BackendError(f"{self._name} is closed; it takes no batch of {rows} rows"))
         else:
-            self._calls.put(_Call(inputs, rows, done))
+            self._executor.calls.put(call)
+        return call
+
+    def replace(self, call: Call, *, ready: Callable[[BackendError | None], None]) -> None:
+        """Load the model into another session, on another thread; ``ready`` is called there."""
+        call.terminate()  # which has no effect inside of one node, where it probably hangs
+        self._executor.calls.put(None)
+        if self._closed:
+            ready(BackendError(f"{self._name} is closed"))
+        else:
+            self._executor = _Executor(self._model.reopened, self._name, ready)
 
     def close(self) -> None:
         """End the thread after the batches that were begun; waits for it."""
         self._closed = True
-        self._calls.put(None)
-        self._thread.join()
+        self._executor.calls.put(None)
+        self._executor.thread.join()
+
+
+class _Executor:
+    """A thread with a session of its own, until ``None`` comes instead of a call."""
+
+    def __init__(
+        self,
+        open_model: Callable[[], RunnableModel],
+        name: str,
+        ready: Callable[[BackendError | None], None] | None = None,
+    ) -> None:
+        self.calls: SimpleQueue[_Call | None] = SimpleQueue()
+        self._open_model = open_model
+        self._ready = ready
+        self.thread = threading.Thread(target=self._serve, name=name, daemon=True)
+        self.thread.start()
 
     def _serve(self) -> None:
-        while call := self._calls.get():
-            call.done(self._score(call.inputs, call.rows))
+        opened = self._opened()
+        if self._ready:
+            self._ready(opened if isinstance(opened, BackendError) else None)
+        while call := self.calls.get():
+            call.done(opened if isinstance(opened, BackendError) else _score(opened, call))
             del call  # or its arrays would live until the next batch comes
 
-    def _score(self, inputs: Tensors, rows: int) -> BatchResult:
+    def _opened(self) -> RunnableModel | BackendError:
         try:
-            if self.fixed_rows in {None, rows}:
-                return self._model.run(inputs)
-            outputs = self._model.run(padded(inputs, by_rows=self.fixed_rows - rows))
-        except BackendError as error:
-            return error
-        except Exception as error:  # whatever it is, it ends this batch and not the thread
-            return BackendError(f"the model raised {type(error).__name__}: {error}")
-        return {name: array[:rows] for name, array in outputs.items()}
+            return self._open_model()
+        except Exception as error:  # whatever it is, somebody waits to be told
+            return BackendError(f"the model cannot be loaded again: {error}")
+
+
+def _score(model: RunnableModel, call: _Call) -> BatchResult:
+    try:
+        fixed = fixed_rows(model.signature)
+        if fixed in {None, call.rows}:
+            return model.run(call.inputs, call.control)
+        outputs = model.run(padded(call.inputs, by_rows=fixed - call.rows), call.control)
+    except BackendError as error:
+        return error
+    except Exception as error:  # whatever it is, it ends this batch and not the thread
+        return BackendError(f"the model raised {type(error).__name__}: {error}")
+    return {name: array[: call.rows] for name, array in outputs.items()}
 
 
 def fixed_rows(signature: Signature) -> int | None:

@@ -76,6 +76,10 @@ class Bisection:
         verdicts = [Verdict(still_wanted(batch.pieces), error)]
         return verdicts if batch.family is None else verdicts + _end_part(batch.family)
 
+    def on_unwanted(self, batch: Batch) -> list[Verdict]:
+        """Learn that a batch was ended because nobody wanted it, which says nothing of any row."""
+        return [] if batch.family is None else _end_part(batch.family)
+
     def take(self) -> tuple[Batch | None, list[Verdict]]:
         """Remove the part to run next; ``None`` if nobody wants any more."""
         verdicts: list[Verdict] = []

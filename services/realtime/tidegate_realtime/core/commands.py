@@ -13,6 +13,7 @@ from tidegate_realtime.core.request import Request
 from tidegate_realtime.core.statistics import DispatchReason, RefusalCode
 
 _NEVER: Final = Nanoseconds(0)
+_FOREVER: Final = Nanoseconds(1 << 62)
 
 
 @dataclass(slots=True, eq=False)
@@ -38,6 +39,12 @@ class Batch:
     """Set for a part of a batch that failed, which is tried again."""
     is_overdue: bool = False
     """Whether the model has been told that it runs far beyond its promise."""
+    is_terminated: bool = False
+    """Whether nobody wanted its outputs any more, and its call was asked to end."""
+    limit_ns: Nanoseconds = _FOREVER
+    """How long its call may take before it is given up."""
+    hangs_at_ns: Nanoseconds = _FOREVER
+    """When that is."""
 
 
 @dataclass(slots=True, eq=False)
@@ -106,6 +113,28 @@ class Expire:
 
 
 @dataclass(slots=True, eq=False)
+class Terminate:
+    """Nobody waits for this batch any more: end its call early, if the backend can.
+
+    Its end is told as that of every batch, and then once: with outputs, or as failed.
+    """
+
+    batch: Batch
+
+
+@dataclass(slots=True, eq=False)
+class GiveUp:
+    """The call of this batch hangs: leave it and its executor alone, and ask for another executor.
+
+    Nothing is to be told of this batch any more. ``on_executor_change`` says when the other
+    executor is there.
+    """
+
+    batch: Batch
+    ran_ns: Nanoseconds
+
+
+@dataclass(slots=True, eq=False)
 class WakeAt:
     """Call ``on_tick`` at this instant, and at none that was named before."""
 
@@ -113,4 +142,4 @@ class WakeAt:
     """The earliest instant at which something is due; ``None``: there is nothing to wake for."""
 
 
-Command: TypeAlias = StartBatch | Answer | Fail | Reject | Expire | WakeAt
+Command: TypeAlias = StartBatch | Answer | Fail | Reject | Expire | Terminate | GiveUp | WakeAt

@@ -50,10 +50,16 @@ class DeadlineQueue:
         self.rows = 0
         """Their waiting rows."""
 
-    def push(self, request: Request, rows: int) -> None:
-        """Queue the last ``rows`` of a request that is not in the queue."""
+    def push(self, request: Request, rows: int, *, rank_ns: Nanoseconds | None = None) -> None:
+        """Queue the last ``rows`` of a request that is not in the queue.
+
+        Args:
+            request: Whose rows they are.
+            rows: At least 1.
+            rank_ns: Who has less goes first; by default the deadline.
+        """
         self._pushed += 1
-        at_ns = request.deadline_at_ns
+        at_ns = request.deadline_at_ns if rank_ns is None else rank_ns
         if not self.requests:
             self._entries.clear()
             self._head = 0
@@ -201,7 +207,7 @@ class DeadlineQueue:
             rows_by_class=(self.rows,),
             waiting_since_by_class=(since_ns,),
             waiting_since_ns=since_ns,
-            earliest_deadline_at_ns=self.earliest_deadline_at_ns(),
+            earliest_deadline_at_ns=min((r.deadline_at_ns for r in waiting), default=None),
         )
 
     def _remove(self, request: Request, rows: int) -> None:

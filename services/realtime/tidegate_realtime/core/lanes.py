@@ -4,6 +4,8 @@ Highest, normal and bulk get 16 : 4 : 1 rows by deficit round robin (Shreedhar a
 "Efficient fair queueing using deficit round robin", SIGCOMM 1995), and nothing else ages: nobody
 starves, and the wait of a class can be foretold. A fourth lane holds what is late and may not be
 shed; it shares like bulk, so that a backlog after an outage cannot push interactive traffic aside.
+Of best-effort callers among these, who has come last goes first: under overload all of them wait
+too long otherwise, and those who have waited longest are those who have given up.
 
 A class that is alone has everything: shares are about who goes first, not about limits.
 """
@@ -46,7 +48,8 @@ class Lanes:
     def push_late(self, request: Request, rows: int) -> None:
         """Queue the last ``rows`` of a request that nothing hurries any more."""
         request.is_late = True
-        self._lanes[LATE].push(request, rows)
+        newest_ns = Nanoseconds(-request.arrived_at_ns) if request.is_newest_first else None
+        self._lanes[LATE].push(request, rows, rank_ns=newest_ns)
         self.rows += rows
         self.byte_count += request.size_bytes
 
@@ -102,6 +105,8 @@ class Lanes:
         sole = self.sole()
         if sole is not None:
             pieces, blocked = sole.take(limit_rows, whole_rows)
+            if sole is self._lanes[LATE]:
+                pieces.sort(key=_deadline)
         else:
             pieces, blocked = self._take_in_turns(limit_rows, whole_rows)
             pieces = sorted(_joined(pieces), key=_deadline)

@@ -2,6 +2,8 @@
 
 from collections import Counter
 
+from tidegate_realtime.core.executors import Executors
+from tidegate_realtime.core.forecasts import Forecasts
 from tidegate_realtime.core.probes import Probes
 from tidegate_realtime.core.request import TABLE, Event, Request, State, advance
 from tidegate_realtime.core.statistics import (
@@ -25,7 +27,10 @@ class Ledger:
         "arrived",
         "batches_by_reason",
         "batches_by_rows",
+        "batches_terminated",
         "counts",
+        "executors_given_up",
+        "forecasts",
         "late",
         "poison_rows",
         "rejected_by_code",
@@ -37,6 +42,9 @@ class Ledger:
         self.rejected_by_code: Counter[RefusalCode] = Counter(dict.fromkeys(REFUSAL_CODES, 0))
         self.batches_by_reason: Counter[DispatchReason] = Counter()
         self.batches_by_rows: Counter[int] = Counter()
+        self.batches_terminated = 0
+        self.executors_given_up = 0
+        self.forecasts = Forecasts()
         self.late = 0
         self.poison_rows = 0
 
@@ -77,7 +85,7 @@ class Ledger:
         self.counts[_ENDED] += requests
 
     def statistics(
-        self, probes: Probes, queue: QueueStatistics, batches_running: int
+        self, probes: Probes, queue: QueueStatistics, executors: Executors
     ) -> BatcherStatistics:
         """Put all counts together with what waits and runs."""
         counts = self.counts
@@ -97,7 +105,11 @@ class Ledger:
             poison_rows=self.poison_rows,
             rejected_by_code=self.rejected_by_code.copy(),
             queue=queue,
-            batches_running=batches_running,
+            batches_running=len(executors.running),
+            batches_terminated=self.batches_terminated,
+            executors_usable=executors.usable,
+            executors_given_up=self.executors_given_up,
+            forecasts=self.forecasts.statistics(),
             batches_by_reason=self.batches_by_reason.copy(),
             batches_by_rows=self.batches_by_rows.copy(),
         )

@@ -4,6 +4,10 @@ Without them a refusal is never tested, and a latency model that has become too 
 everything, see no batch any more, and never learn better. So one in a hundred refusals is a probe,
 by a counter and not by dice, up to a thousandth of what is accepted; and whenever nothing waits or
 runs, the refused request is, because then it costs nobody anything.
+
+A probe has no more rows than one batch, so that it holds an executor no longer than a batch does.
+With fewer rows than its request it teaches how long batches take; whether the request would have
+been in time it cannot say, and is not counted as if it could.
 """
 
 from typing import Final
@@ -26,14 +30,18 @@ class Probes:
         self._refusals = 0
         self.started = 0
         self.ended = 0
+        """Those that had all rows of their request."""
         self.in_time = 0
         """Ended before the deadline of the request that they stand for."""
 
-    def stand_in(self, request: Request, *, accepted: int, is_idle: bool) -> Request | None:
+    def stand_in(
+        self, request: Request, *, cap_rows: int, accepted: int, is_idle: bool
+    ) -> Request | None:
         """Return a probe for a request that was refused; mostly ``None``.
 
         Args:
             request: What was refused.
+            cap_rows: Most rows of the probe: the first ones of the request.
             accepted: Requests accepted so far.
             is_idle: Whether nothing waits or runs.
         """
@@ -44,7 +52,7 @@ class Probes:
         self._refusals = 0
         self.started += 1
         return Request(
-            request.rows,
+            min(request.rows, cap_rows),
             request.shape_key,
             request.arrived_at_ns,
             request.deadline_at_ns,
@@ -52,9 +60,12 @@ class Probes:
             sheddable=False,
             size_bytes=request.size_bytes,
             is_probe=True,
+            stands_for_rows=request.rows,
         )
 
     def on_answered(self, probe: Request, now_ns: Nanoseconds) -> None:
         """Take in that the last rows of a probe have ended."""
+        if probe.rows < probe.stands_for_rows:
+            return
         self.ended += 1
         self.in_time += now_ns <= probe.deadline_at_ns

@@ -5,7 +5,8 @@ and runs until the batch with its last rows has ended; a request larger than the
 pieces, so that one that runs may still have rows in the queue. It ends in exactly one of five
 ways, and what happens to its rows afterwards changes nothing: rows of a caller who left, or whose
 deadline passed, are computed with their batch and dropped. Rows that wait cannot fail, because no
-backend has seen them. The diagram is in ``docs/request-states.md``.
+backend has seen them. A call whose rows all were left so is terminated, where the backend can. The
+diagram is in ``docs/request-states.md``.
 """
 
 from collections.abc import Hashable
@@ -98,6 +99,9 @@ class Request:
     """What its inputs hold of memory until it ends."""
     is_probe: bool = False
     """Stands in for a request that was refused, to learn whether that was right."""
+    is_newest_first: bool = False
+    """Once it is late, whether newer ones go before it: for callers who wait, of whom the oldest
+    have waited in vain. Records of a stream keep their order."""
     state: State = State.ARRIVING
     """Changed by the batcher only, as are the fields below."""
     waiting_rows: int = 0
@@ -110,6 +114,11 @@ class Request:
     """The size of its batch that admission has reckoned with; 0 if it has not reckoned."""
     started_at_ns: Nanoseconds | None = None
     """When the batch with its first rows started."""
+    predicted_at_ns: Nanoseconds | None = None
+    """By when its answer was foretold when it was admitted, with the objective's probability;
+    ``None``: it was not."""
+    stands_for_rows: int = 0
+    """Of a probe: the rows of the request that was refused, which may be more than its own."""
 
 
 def check_arrival(request: Request) -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
 from tidegate.units import Nanoseconds
+from tidegate_realtime.core.forecasts import ForecastStatistics
 
 DispatchReason = Literal["full", "free", "fits", "need_met", "waited", "bisect", "drain"]
 """Why a batch started with the rows that it has: the cap left no room for more; an executor was
@@ -51,7 +52,7 @@ class BatcherStatistics:
     probes: int
     """Requests that were refused and yet run, for nobody; neither accepted nor rejected."""
     probes_ended: int
-    """Those of them whose answer came."""
+    """Those of them whose answer came, and that had all rows of the refused request."""
     probes_in_time: int
     """Those of them that would have met their deadline: each was refused in error."""
     late: int
@@ -62,6 +63,14 @@ class BatcherStatistics:
     queue: QueueStatistics
     batches_running: int
     """Executors in use; one may still be busy for requests that all have ended."""
+    batches_terminated: int
+    """Calls that were asked to end early, because nobody waited for them any more."""
+    executors_usable: int
+    """Executors that are there; fewer than the model has while one is being replaced."""
+    executors_given_up: int
+    """Executors whose call hung, and that were replaced, or are being."""
+    forecasts: ForecastStatistics
+    """How right the promises were that answered requests had been given."""
     batches_by_reason: Mapping[DispatchReason, int]
     batches_by_rows: Mapping[int, int]
     """How many batches of each size were started: rows → batches."""

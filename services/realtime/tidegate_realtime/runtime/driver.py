@@ -6,8 +6,6 @@ one hop from the backend's thread to the loop, which settles all its members.
 
 import asyncio
 from collections.abc import Hashable, Sequence
-from contextlib import suppress
-from functools import partial
 from operator import itemgetter
 from typing import Final, assert_never
 
@@ -16,7 +14,7 @@ from tidegate.errors import BackendError, SettingError
 from tidegate.inference.arrays import Tensors
 from tidegate.observability import get_logger
 from tidegate.tensors.signature import VARIABLE, Signature
-from tidegate.units import NS_PER_MS, Nanoseconds, ns_to_seconds
+from tidegate.units import Nanoseconds
 from tidegate_realtime.core.cap import Cap, Infeasible
 from tidegate_realtime.core.commands import (
     Answer,
@@ -24,9 +22,11 @@ from tidegate_realtime.core.commands import (
     Command,
     Expire,
     Fail,
+    GiveUp,
     Piece,
     Reject,
     StartBatch,
+    Terminate,
     WakeAt,
 )
 from tidegate_realtime.core.latency_model import LatencyModel
@@ -36,8 +36,9 @@ from tidegate_realtime.core.overhead import Overhead
 from tidegate_realtime.core.pace import Pace
 from tidegate_realtime.core.request import Request, State
 from tidegate_realtime.core.statistics import BatcherStatistics
-from tidegate_realtime.core.sweep import SweepLimits
+from tidegate_realtime.runtime.alarm import Alarm
 from tidegate_realtime.runtime.arrays import cut, gather, wrong_rows
+from tidegate_realtime.runtime.calls import Calls
 from tidegate_realtime.runtime.outcomes import (
     Answered,
     Cancelled,
@@ -50,7 +51,7 @@ from tidegate_realtime.runtime.outcomes import (
 from tidegate_realtime.runtime.ports import Backend, BatchResult
 from tidegate_realtime.runtime.promise import Promise
 from tidegate_realtime.runtime.ticket import Ticket
-from tidegate_realtime.runtime.warm_up import measure, warm_up
+from tidegate_realtime.runtime.warm_up import teach, warm_up
 
 log: Final = get_logger(__name__)
 
@@ -92,6 +93,7 @@ class BatchDriver:
                 finds room.
         """
         self._backend = backend
+        self._calls = Calls(backend, self, clock=clock, name=name)
         self._signature = signature
         self._clock = clock
         self._name = name
@@ -113,7 +115,7 @@ class BatchDriver:
         self._tickets: dict[Request, Ticket] = {}
         self._probes: dict[Request, Tensors] = {}
         self._outputs: dict[Batch, Tensors] = {}
-        self._timer: asyncio.TimerHandle | None = None
+        self._alarm = Alarm(clock, self._ring)
         self._draining = False
         self._drained = asyncio.Event()
         self._settled = 0
@@ -123,6 +125,11 @@ class BatchDriver:
     def limits(self) -> BatchLimits:
         """The limits in force: those asked for, the cap lowered to what the backend takes."""
         return self._batcher.limits
+
+    @property
+    def is_available(self) -> bool:
+        """Whether there is an executor at all: not while the only one is being replaced."""
+        return self._batcher.is_available
 
     @property
     def pace(self) -> Pace:
@@ -148,16 +155,7 @@ class BatchDriver:
         if promise is None or model is None:
             await warm_up(self._backend, self._signature, cap_rows=self.limits.cap_rows)
             return
-        limits = SweepLimits(
-            budget_ns=promise.warm_up_budget_ns,
-            sizes=tuple(promise.sizes_for(self._backend.fixed_rows)),
-            objective_ns=promise.objective_ns,
-        )
-        runs = await measure(self._backend, self._signature, limits, self._clock)
-        now_ns = self._clock.now_ns()
-        for rows, times in runs.items():
-            for took_ns in times:
-                model.observe(rows, took_ns, now_ns)
+        await teach(model, promise, self._backend, self._signature, self._clock)
         self.pace.renew()
         cap = self.pace.cap
         if isinstance(cap, Infeasible) and not promise.best_effort:
@@ -211,6 +209,7 @@ class BatchDriver:
             priority,
             self._is_sheddable if sheddable is None else sheddable,
             sum([array.nbytes for array in inputs.values()]),
+            is_newest_first=sheddable is None and not self._is_sheddable,
         )
         commands = self._batcher.on_arrival(request, now_ns)
         ticket = Ticket(self, request, inputs, self._loop.create_future())
@@ -222,7 +221,7 @@ class BatchDriver:
         """Note that the caller left; without effect on a request that has ended.
 
         The ticket resolves to ``Cancelled``. What waits never runs; what runs is computed and
-        dropped.
+        dropped, or ended early if nobody else waits for its batch.
         """
         if ticket.request in self._tickets:
             now_ns = self._clock.now_ns()
@@ -254,7 +253,7 @@ class BatchDriver:
         backend closing by itself. Closing twice is closing once.
         """
         await self.drain()  # what was admitted was promised an answer, and the backend gives it
-        await asyncio.to_thread(self._backend.close)  # waits for calls, which the loop must not
+        await asyncio.to_thread(self._calls.close)  # waits for calls, which the loop must not
         if not self._closed:
             self._closed = True
             self._report_totals()  # only now has every call ended
@@ -270,30 +269,47 @@ class BatchDriver:
                 case Answer():
                     self._answer(command.batch, now_ns)
                 case WakeAt():
-                    self._wake_at(command.at_ns, now_ns)
-                case Expire():
-                    self._settle(command.request, Expired.of(command.request, now_ns))
-                case Fail():
-                    self._fail(command)
-                case Reject():
-                    self._reject(command)
+                    self._alarm.set(command.at_ns, now_ns)
+                case Expire() | Fail() | Reject():
+                    self._end(command, now_ns)
+                case Terminate() | GiveUp():
+                    self._end_early(command)
                 case _:
                     assert_never(command)
 
+    def _end(self, command: Expire | Fail | Reject, now_ns: Nanoseconds) -> None:
+        match command:
+            case Expire():
+                self._settle(command.request, Expired.of(command.request, now_ns))
+            case Fail():
+                for request in command.requests:
+                    outcome = Failed(error=command.error, poison_row=command.poison_row)
+                    self._settle(request, outcome)
+            case Reject():
+                self._reject(command)
+
+    def _end_early(self, command: Terminate | GiveUp) -> None:
+        match command:
+            case Terminate():
+                self._calls.terminate(command.batch)
+            case GiveUp():
+                self._calls.give_up(command)
+                self._forget_probes(command.batch)
+
     def _reject(self, reject: Reject) -> None:
         if reject.probe is not None:
-            self._probes[reject.probe] = self._tickets[reject.request].inputs
+            inputs = self._tickets[reject.request].inputs
+            self._probes[reject.probe] = cut(inputs, 0, reject.probe.rows)
         outcome = Rejected.of(reject, self.limits, model=self._name)
         self._settle(reject.request, outcome)
 
     def _start(self, batch: Batch) -> None:
-        done = partial(self._report, batch)
+        inputs: Tensors | BackendError
         try:
             inputs = gather([self._rows_of(piece) for piece in batch.pieces])
         except (ValueError, MemoryError) as error:  # rows that do not stack, or too many bytes
-            done(_UnusableBatchError(f"cannot stack a batch of {batch.rows} rows: {error}"))
-        else:
-            self._backend.begin(inputs, rows=batch.rows, done=done)
+            inputs = _UnusableBatchError(f"cannot stack a batch of {batch.rows} rows: {error}")
+        self._calls.begin(batch, inputs)
 
     def _rows_of(self, piece: Piece) -> Tensors:
         probed = self._probes.get(piece.request) if piece.request.is_probe else None
@@ -302,29 +318,30 @@ class BatchDriver:
             return inputs
         return cut(inputs, piece.first_row, piece.first_row + piece.rows)
 
-    def _report(self, batch: Batch, result: BatchResult) -> None:
-        """Bring a result to the loop; called on any thread, once per batch."""
-        with suppress(RuntimeError):  # the loop is closed, and with it everybody who waits
-            ended_at_ns = self._clock.now_ns()
-            self._loop.call_soon_threadsafe(self._end, batch, result, ended_at_ns)
-
-    def _end(self, batch: Batch, result: BatchResult, ended_at_ns: Nanoseconds) -> None:
+    def on_result(self, batch: Batch, result: BatchResult, ended_at_ns: Nanoseconds) -> None:
+        """Take in what a batch came to; told by ``runtime.calls``."""
         now_ns = self._clock.now_ns()
         if not isinstance(result, BackendError) and (fault := wrong_rows(result, batch.rows)):
             result = _UnusableBatchError(f"output {fault}")
         if isinstance(result, BackendError):
-            log.warning("batch_failed", model=self._name, rows=batch.rows, error=str(result))
+            if not batch.is_terminated:
+                log.warning("batch_failed", model=self._name, rows=batch.rows, error=str(result))
             may_rerun = not isinstance(result, _UnusableBatchError)
             commands = self._batcher.on_batch_failed(batch, result, now_ns, may_rerun=may_rerun)
-            self._obey(commands, now_ns)
         else:
             if self._overhead is not None:
                 self._overhead.on_request(now_ns - ended_at_ns + self._outside_ns, now_ns)
                 self._outside_ns = 0  # told once: a batch that nobody waits for tells nothing new
             self._outputs[batch] = result
             took_ns = ended_at_ns - batch.started_at_ns
-            self._obey(self._batcher.on_batch_end(batch, now_ns, took_ns=took_ns), now_ns)
+            commands = self._batcher.on_batch_end(batch, now_ns, took_ns=took_ns)
+        self._obey(commands, now_ns)
         self._forget_probes(batch)
+
+    def on_executor(self) -> None:
+        """Use an executor that has replaced one which hung; told by ``runtime.calls``."""
+        now_ns = self._clock.now_ns()
+        self._obey(self._batcher.on_executor_change(+1, now_ns), now_ns)
 
     def _forget_probes(self, batch: Batch) -> None:
         for piece in batch.pieces if self._probes else ():
@@ -350,10 +367,6 @@ class BatchDriver:
             outputs = gather([part for _, part in sorted(ticket.answered, key=itemgetter(0))])
         self._settle(request, Answered(outputs, *time_spent(request, now_ns)))
 
-    def _fail(self, fail: Fail) -> None:
-        for request in fail.requests:
-            self._settle(request, Failed(error=fail.error, poison_row=fail.poison_row))
-
     def _settle(self, request: Request, outcome: Outcome) -> None:
         """End a request; the only place where a future is touched, in whatever state it is."""
         future = self._tickets.pop(request).future
@@ -363,26 +376,10 @@ class BatchDriver:
         if self._draining and not self._tickets:
             self._drained.set()
 
-    def _wake_at(self, at_ns: Nanoseconds | None, now_ns: Nanoseconds) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if at_ns is not None:
-            self._wake_in(Nanoseconds(at_ns - now_ns), at_ns)
-
-    def _wake_in(self, delay_ns: Nanoseconds, at_ns: Nanoseconds) -> None:
-        self._timer = self._loop.call_later(ns_to_seconds(delay_ns), self._tick, at_ns)
-
-    def _tick(self, at_ns: Nanoseconds) -> None:
-        now_ns = self._clock.now_ns()
-        if now_ns < at_ns:
-            # uvloop's timers come up to half a millisecond early, and it takes a shorter one for
-            # "at once": asked for the exact rest, it would spin until the deadline.
-            self._wake_in(Nanoseconds(max(at_ns - now_ns, NS_PER_MS)), at_ns)
-        else:
-            if self._overhead is not None:
-                self._overhead.on_timer(now_ns - at_ns, now_ns)
-            self._obey(self._batcher.on_tick(now_ns), now_ns)
+    def _ring(self, at_ns: Nanoseconds, now_ns: Nanoseconds) -> None:
+        if self._overhead is not None:
+            self._overhead.on_timer(now_ns - at_ns, now_ns)
+        self._obey(self._batcher.on_tick(now_ns), now_ns)
 
     def _report_totals(self) -> None:
         statistics = self.statistics()

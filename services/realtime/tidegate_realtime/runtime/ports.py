@@ -10,6 +10,19 @@ BatchResult: TypeAlias = Tensors | BackendError
 """One array ``(rows, …)`` per output, or why there are none."""
 
 
+class Call(Protocol):
+    """A batch that was begun."""
+
+    def terminate(self) -> None:
+        """End it early, because nobody waits for it any more; a backend that cannot ignores this.
+
+        ``done`` is told as ever, once: a ``BackendError``, or the outputs if it was too late. It is
+        no mistake before the call runs, after it has ended, or for the second time. To be called
+        on the thread that began it; does not block.
+        """
+        ...
+
+
 class Backend(Protocol):
     """Runs batches, up to ``executors`` at once.
 
@@ -33,7 +46,7 @@ class Backend(Protocol):
         """
         ...
 
-    def begin(self, inputs: Tensors, *, rows: int, done: Callable[[BatchResult], None]) -> None:
+    def begin(self, inputs: Tensors, *, rows: int, done: Callable[[BatchResult], None]) -> Call:
         """Start one batch and return without waiting for it.
 
         Never raises: whatever goes wrong, then or later, is given to ``done``.
@@ -43,6 +56,19 @@ class Backend(Protocol):
             rows: At least 1.
             done: Called exactly once, from any thread, possibly before ``begin`` returns. It
                 neither blocks nor raises.
+        """
+        ...
+
+    def replace(self, call: Call, *, ready: Callable[[BackendError | None], None]) -> None:
+        """Leave an executor alone that hangs in a call, and start another one in its place.
+
+        Returns without waiting, and never raises. What becomes of the call is nobody's business any
+        more: ``done`` may still be told, or never, and ``close`` does not wait for it.
+
+        Args:
+            call: What ``begin`` has returned, and ``done`` was not told of.
+            ready: Called exactly once, from any thread: with ``None`` when the other executor takes
+                batches, else with why there is none. Then the same call may be replaced again.
         """
         ...
 

@@ -10,8 +10,10 @@ from tidegate.errors import BackendError
 from tidegate.inference.arrays import Tensors
 from tidegate.tensors.datatypes import DATATYPES
 from tidegate.tensors.signature import VARIABLE, Signature, TensorSpec
+from tidegate_realtime.core.latency_model import LatencyModel
 from tidegate_realtime.core.sweep import Sweep, SweepLimits
 from tidegate_realtime.runtime.ports import Backend, BatchResult
+from tidegate_realtime.runtime.promise import Promise
 
 
 async def warm_up(backend: Backend, signature: Signature, *, cap_rows: int) -> None:
@@ -64,6 +66,22 @@ async def measure(
         else:
             raise BackendError(f"warm-up with {rows} rows of zeros: {result}") from result
     return sweep.runs
+
+
+async def teach(
+    model: LatencyModel, promise: Promise, backend: Backend, signature: Signature, clock: Clock
+) -> None:
+    """Measure a backend, and tell a latency model; see ``measure``."""
+    limits = SweepLimits(
+        budget_ns=promise.warm_up_budget_ns,
+        sizes=tuple(promise.sizes_for(backend.fixed_rows)),
+        objective_ns=promise.objective_ns,
+    )
+    runs = await measure(backend, signature, limits, clock)
+    now_ns = clock.now_ns()
+    for rows, times in runs.items():
+        for took_ns in times:
+            model.observe(rows, took_ns, now_ns)
 
 
 def zeros(signature: Signature, rows: int) -> Tensors:

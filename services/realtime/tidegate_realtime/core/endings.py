@@ -1,0 +1,131 @@
+"""How requests end, each exactly once, and what an end takes along.
+
+Who ends leaves the queue with all his rows, and the plan of admission no longer counts on them.
+"""
+
+from tidegate.units import Nanoseconds
+from tidegate_realtime.core.admission import Admission, Refusal
+from tidegate_realtime.core.bisection import Verdict, still_wanted
+from tidegate_realtime.core.commands import Batch, Command, Expire, Fail, Reject
+from tidegate_realtime.core.lanes import Lanes
+from tidegate_realtime.core.ledger import Ledger
+from tidegate_realtime.core.pace import Pace
+from tidegate_realtime.core.probes import Probes
+from tidegate_realtime.core.request import Event, Request, State
+
+RUNNING, ANSWERED = State.RUNNING, State.ANSWERED
+"""Local names, because looking a member up in its class takes four times as long."""
+
+
+class Endings:
+    """The one place where a request of a batcher reaches its end."""
+
+    __slots__ = ("_admission", "_lanes", "_ledger", "_pace", "_probes")
+
+    def __init__(self, ledger: Ledger, lanes: Lanes, admission: Admission, pace: Pace) -> None:
+        self._ledger = ledger
+        self._lanes = lanes
+        self._admission = admission
+        self._pace = pace
+        self._probes = Probes()
+
+    @property
+    def probes(self) -> Probes:
+        """What became of the refusals that were tried."""
+        return self._probes
+
+    def reject(
+        self,
+        request: Request,
+        refusal: Refusal,
+        now_ns: Nanoseconds,
+        commands: list[Command],
+        *,
+        is_idle: bool,
+    ) -> bool:
+        """Refuse a request; return whether a probe was queued in its stead.
+
+        Args:
+            request: It has just arrived.
+            refusal: Why.
+            now_ns: The present.
+            commands: What is to be done is appended to these.
+            is_idle: Whether nothing runs.
+        """
+        ledger, lanes = self._ledger, self._lanes
+        rows_ahead = lanes.rows
+        ledger.move(request, Event.REFUSED)
+        probe = None
+        if refusal.code == "deadline_unreachable":
+            probe = self._probes.stand_in(
+                request,
+                cap_rows=self._pace.cap_rows,
+                accepted=ledger.accepted,
+                is_idle=is_idle and not rows_ahead,
+            )
+        if probe is None:
+            ledger.rejected_by_code[refusal.code] += 1
+        else:
+            ledger.move(probe, Event.ADMITTED)
+            probe.unanswered_rows = probe.rows
+            lanes.push_unsheddable(probe, now_ns + self._pace.margin_ns)
+            self._admission.forget()
+        predicted_ns, again_ns = refusal.predicted_ns, refusal.retry_after_ns
+        commands.append(Reject(request, refusal.code, rows_ahead, predicted_ns, again_ns, probe))
+        return probe is not None
+
+    def expire(self, request: Request, commands: list[Command]) -> None:
+        """End a request that is late, or will be."""
+        self._lanes.discard(request)
+        self._ledger.move(request, Event.DEADLINE_PASSED)
+        commands.append(Expire(request))
+
+    def cancel(self, request: Request) -> None:
+        """End a request whose caller left.
+
+        Raises:
+            IllegalTransitionError: It has ended.
+        """
+        self._ledger.move(request, Event.CALLER_LEFT)
+        if request.waiting_rows:
+            self._lanes.discard(request)
+            self._admission.forget()
+
+    def fail(self, verdict: Verdict, commands: list[Command]) -> None:
+        """End the requests that a verdict names, and that have not ended."""
+        failed = list(dict.fromkeys(piece.request for piece in still_wanted(verdict.pieces)))
+        for request in failed:
+            self._ledger.move(request, Event.BACKEND_FAILED)
+            self._lanes.discard(request)
+        self._admission.forget()
+        failed = [request for request in failed if not request.is_probe]
+        if failed:
+            self._ledger.poison_rows += verdict.poison_row is not None
+            commands.append(Fail(failed, verdict.error, verdict.poison_row))
+
+    def complete(self, batch: Batch, now_ns: Nanoseconds) -> None:
+        """Count the answered rows of a batch, and end whoever has no others."""
+        ended = 0
+        for piece in batch.pieces:
+            request = piece.request
+            if request.state is RUNNING:
+                request.unanswered_rows -= piece.rows
+                if not request.unanswered_rows:
+                    if request.sheddable:
+                        request.state = ANSWERED
+                        ended += 1
+                        predicted_at_ns = request.predicted_at_ns
+                        if predicted_at_ns is not None:
+                            self._ledger.forecasts.on_answered(request, predicted_at_ns, now_ns)
+                    else:
+                        self._end_late(request, now_ns)
+        self._ledger.end(ended)
+
+    def _end_late(self, request: Request, now_ns: Nanoseconds) -> None:
+        """End a request that could not be shed."""
+        if request.is_probe:
+            self._ledger.move(request, Event.CALLER_LEFT)  # who had his refusal long ago
+            self._probes.on_answered(request, now_ns)
+        else:
+            self._ledger.move(request, Event.BATCH_ENDED)
+            self._ledger.late += now_ns > request.deadline_at_ns
