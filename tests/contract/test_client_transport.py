@@ -235,7 +235,7 @@ def test_a_server_that_drips_cannot_stretch_the_deadline(part: str) -> None:
     def drip(peer: Peer) -> None:
         peer.request()
         if part == "body":
-            peer.send(b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n")
+            peer.send(b"HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\n")
         for byte in b"HTTP/1.1 200 OK\r\n" + b"x-filler: y\r\n" * 100:
             clock.advance(NS_PER_SECOND)
             peer.send(bytes([byte]))

@@ -1,10 +1,9 @@
 """A gateway that says what it was told to say, after the time that it was told to take."""
 
 import asyncio
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-
-import orjson
 
 from tidegate.client.errors import ClientError, DeadlineExpiredError
 from tidegate.client.transport import HttpReply, HttpRequest
@@ -60,7 +59,9 @@ def _ended(turn: Turn, within_ns: int) -> HttpReply:
         raise DeadlineExpiredError.of_waiting("http://fake", within_ms=ns_to_ms(within_ns))
     if turn.fails is not None:
         raise turn.fails()
-    return HttpReply(status=turn.status, headers=turn.headers, body=orjson.dumps(turn.content))
+    return HttpReply(
+        status=turn.status, headers=turn.headers, body=json.dumps(turn.content).encode()
+    )
 
 
 class ScriptedTransport(_Script):

@@ -21,7 +21,7 @@ from tidegate.client.errors import (
     RejectedError,
     ServerFaultError,
     UnauthorizedError,
-    is_number,
+    as_float,
 )
 from tidegate.client.questions import HEADER_LENGTH
 from tidegate.client.tensors import Array
@@ -230,14 +230,14 @@ def _refusal(reply: HttpReply) -> Refusal | None:
         found = msgspec.json.decode(reply.body, type=_Error)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
-    finer_ms = found.details.get("retry_after_ms")
+    finer_ms = as_float(found.details.get("retry_after_ms"))
     return Refusal(
         status=reply.status,
         code=found.code,
         message=found.error,
         request_id=found.request_id,
         details=found.details,
-        retry_after_ms=float(finer_ms) if is_number(finer_ms) else _seconds_ms(reply),
+        retry_after_ms=_seconds_ms(reply) if finer_ms is None else finer_ms,
     )
 
 

@@ -16,8 +16,9 @@ The message is what the gateway said, and what to do next. ``code`` is the gatew
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self, TypeGuard
+from typing import Any, ClassVar, Self
 
 from tidegate.errors import TidegateError
 
@@ -107,8 +108,7 @@ class RejectedError(ClientError):
         """Describe a reply, with the figures of admission."""
         error = super().of_refusal(refusal)
         error.retry_after_ms = refusal.retry_after_ms
-        predicted_ms = refusal.details.get("predicted_ms")
-        error.predicted_ms = predicted_ms if is_number(predicted_ms) else None
+        error.predicted_ms = as_float(refusal.details.get("predicted_ms"))
         return error
 
 
@@ -164,6 +164,10 @@ class ConnectionFailedError(ClientError):
         return error
 
 
-def is_number(value: object) -> TypeGuard[int | float]:
-    """Say whether a JSON value is a number; to Python a bool is one too."""
-    return type(value) in {int, float}
+def as_float(value: object) -> float | None:
+    """Take a JSON number; ``None`` for anything else, and for one that no float can be."""
+    if type(value) is float:  # to Python a bool is a number too
+        return value
+    with suppress(OverflowError):
+        return float(value) if type(value) is int else None
+    return None
