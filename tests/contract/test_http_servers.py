@@ -34,7 +34,6 @@ def test_health_says_live_and_ready_on_both_routes(client: httpx.Client) -> None
 def test_the_server_and_its_models_describe_themselves(client: httpx.Client) -> None:
     server = client.get("/v2").json()
     assert server["name"] == "tidegate"
-    assert server["extensions"] == ["parameters", "schedule_policy"]
     assert client.get("/v1/models").json() == {"models": sorted(MODELS)}
     assert client.get("/v1/models/echo").json() == {"name": "echo", "ready": True}
     assert client.get("/v2/models/echo/versions/1/ready").json() == {"name": "echo", "ready": True}
