@@ -175,3 +175,11 @@ def test_a_reply_that_makes_no_sense_is_no_reason_to_ask_again() -> None:
     called = Called([Turn(content={"predictions": "many"}), Turn()])
     assert isinstance(called.error, ServerFaultError)
     assert called.tries == 1
+
+
+@pytest.mark.parametrize("after_ms", [1e308, 10**400, -(10**400)])
+def test_a_time_to_come_back_that_no_clock_reaches_ends_the_call(after_ms: float) -> None:
+    called = Called([refused(503, "queue_full", retry_after_ms=after_ms), Turn()])
+    assert called.tries == 1
+    assert called.error is not None
+    assert called.error.code == "queue_full"
