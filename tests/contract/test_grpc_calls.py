@@ -59,6 +59,7 @@ async def serving(
         assert driver.statistics().unaccounted == 0
         assert edge.metrics.arrivals.total() == sum(edge.metrics.ended.values())
         assert edge.metrics.in_flight.total() == 0
+        assert edge.sweeper.bodies.held_bytes == 0
 
 
 def rows_request(
@@ -131,6 +132,22 @@ async def test_what_is_served_is_said_as_over_http(echo: Model) -> None:
         assert about.outputs[0].name == "output"
         assert about.properties["slo_ms"] == "10000.0"
         assert about.properties["tidegate_digest"] == edges.DIGEST
+
+
+async def test_configuration_and_statistics_are_those_of_tritons_clients(echo: Model) -> None:
+    async with serving(echo) as (_, channel):
+        await begin(channel, "ModelInfer", rows_request())
+        told = await begin(channel, "ModelConfig", v2.ModelConfigRequest(name="echo", version="1"))
+        assert (told.config.name, told.config.max_batch_size) == ("echo", 4_096)
+        assert told.config.HasField("dynamic_batching")
+        (tensor,) = told.config.input
+        assert (tensor.name, tensor.data_type, list(tensor.dims)) == ("input", v2.TYPE_FP32, [2])
+        for name in ("echo", ""):
+            counted = await begin(channel, "ModelStatistics", v2.ModelStatisticsRequest(name=name))
+            (model,) = counted.model_stats
+            assert (model.name, model.version) == ("echo", "1")
+            assert model.inference_stats.success.count == 1
+            assert model.inference_stats.success.ns > 0
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,7 @@ async def serving(model: Model, backend: FakeBackend) -> AsyncIterator[Edge]:
         statistics = driver.statistics()
         assert statistics.unaccounted == 0
         assert edge.metrics.in_flight.total() == 0
+        assert edge.sweeper.bodies.held_bytes == 0
         ended = sum(edge.metrics.ended.values())
         assert edge.metrics.arrivals.total() == ended == statistics.arrived
 

@@ -1,17 +1,20 @@
 """One call as its handler sees it: what it says of itself, and how it is refused."""
 
-from typing import Any, Final, NoReturn, TypeAlias
+from typing import Any, Final, NoReturn, TypeAlias, TypeVar
 
 import grpc
 import orjson
+from google.protobuf.message import DecodeError, Message
 
 from tidegate.ids import InvalidIdError, parse_alias, parse_model_name, parse_version
+from tidegate.oip.errors import MalformedRequestError
 from tidegate.units import NS_PER_SECOND, Nanoseconds, ns_to_ms
 from tidegate_realtime.api.error_map import GRPC_BY_STATUS
 from tidegate_realtime.api.errors import ModelNotServedError, VersionNotServedError
 from tidegate_realtime.api.replies import Problem
 from tidegate_realtime.api.wishes import DEADLINE_HEADER, Deadline, header_deadline
 
+_M = TypeVar("_M", bound=Message)
 Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
 
 AUTHORIZATION: Final = "authorization"
@@ -69,6 +72,20 @@ class Call:
         trailing.append(("tidegate-details-bin", orjson.dumps(details)))
         code = grpc.StatusCode[GRPC_BY_STATUS[problem.status]]
         await self._context.abort(code, problem.message, tuple(trailing))
+
+
+def parse(raw: bytes, kind: type[_M]) -> _M:
+    """Read a message.
+
+    Raises:
+        MalformedRequestError: The bytes are none of this kind.
+    """
+    try:
+        return kind.FromString(raw)
+    except DecodeError as error:
+        raise MalformedRequestError(
+            f"The message is no {kind.DESCRIPTOR.name}: its bytes cannot be read as one."
+        ) from error
 
 
 def check_names(model: str, version: str) -> str | None:

@@ -26,6 +26,8 @@ class Lookup:
     action: Action
     request: type[Message]
     reply: type[Message]
+    of_all: Action | None = None
+    """Where it goes if no model is named, if it may be so."""
     fields: Callable[[Fields], Fields] = lambda content: content
     """From the JSON of the route to that of the message."""
 
@@ -38,6 +40,8 @@ class Lookup:
         if not self.request.DESCRIPTOR.fields:
             return Route(self.action)
         fields: Any = message  # all that have any have these two
+        if self.of_all is not None and not fields.name:
+            return Route(self.of_all)
         return Route(self.action, fields.name, check_names(fields.name, fields.version))
 
     def write(self, body: bytes) -> bytes:
@@ -78,5 +82,17 @@ LOOKUPS: Final[Mapping[str, Lookup]] = {
         request=v2.ModelMetadataRequest,
         reply=v2.ModelMetadataResponse,
         fields=_metadata,
+    ),
+    "ModelConfig": Lookup(
+        action=Action.MODEL_CONFIG,
+        request=v2.ModelConfigRequest,
+        reply=v2.ModelConfigResponse,
+        fields=_config,
+    ),
+    "ModelStatistics": Lookup(
+        action=Action.MODEL_STATISTICS,
+        of_all=Action.STATISTICS,
+        request=v2.ModelStatisticsRequest,
+        reply=v2.ModelStatisticsResponse,
     ),
 }

@@ -10,8 +10,9 @@ from tidegate.oip.protobuf.response import encode_message
 from tidegate.oip.protobuf.v2_pb2 import ModelInferRequest
 from tidegate.units import Nanoseconds
 from tidegate_realtime.api.asked_outputs import asked_outputs, named_outputs
+from tidegate_realtime.api.bodies import HeldBodies
 from tidegate_realtime.api.forms import Asked
-from tidegate_realtime.api.grpc.calls import AUTHORIZATION, REQUEST_ID, Call, check_names
+from tidegate_realtime.api.grpc.calls import AUTHORIZATION, REQUEST_ID, Call, check_names, parse
 from tidegate_realtime.api.routing import Action
 from tidegate_realtime.api.scopes import SCOPES
 from tidegate_realtime.api.served import ServedVersion
@@ -23,19 +24,36 @@ _SCOPE: Final = SCOPES[Action.INFER]
 class GrpcQuestion:
     """A question in one message; see ``Question`` for what each method is for."""
 
-    __slots__ = ("_access", "_call", "_message", "began_at_ns", "given_id", "model", "version")
+    __slots__ = (
+        "_access",
+        "_bodies",
+        "_call",
+        "_held_bytes",
+        "_is_raw",
+        "_message",
+        "_raw_bytes",
+        "began_at_ns",
+        "given_id",
+        "model",
+        "version",
+    )
 
-    def __init__(self, message: ModelInferRequest, call: Call, access: Access) -> None:
-        """Take a message that could be read.
+    def __init__(self, raw: bytes, call: Call, *, access: Access, bodies: HeldBodies) -> None:
+        """Read the message; ``let_go`` of the question in the end.
 
         Raises:
+            MalformedRequestError: It is none.
             ModelNotServedError, VersionNotServedError: It names what cannot exist.
         """
-        self._message = message
+        self._message: ModelInferRequest | None = parse(raw, ModelInferRequest)
+        self._is_raw = bool(self._message.raw_input_contents)
+        self._raw_bytes = len(raw)
+        self._held_bytes = 0
         self._call = call
         self._access = access
-        self.model = message.model_name
-        self.version = check_names(message.model_name, message.model_version)
+        self._bodies = bodies
+        self.model = self._message.model_name
+        self.version = check_names(self.model, self._message.model_version)
         self.given_id = call.header(REQUEST_ID)
         self.began_at_ns: Nanoseconds = call.began_at_ns
 
@@ -48,11 +66,19 @@ class GrpcQuestion:
         return self._call.deadline()
 
     async def read(self) -> None:
-        """Do nothing: the message is whole."""
+        """Count the message, which is whole, among all that are held."""
+        self._bodies.take(self._raw_bytes)
+        self._held_bytes = self._raw_bytes
+
+    def let_go(self) -> None:
+        """Count it no longer; called once, when the question has ended."""
+        self._bodies.give_back(self._held_bytes)
 
     def decode(self, served: ServedVersion) -> Asked:
         """Make tensors of the message, of raw ones without a copy."""
+        assert self._message is not None, "called once"
         request = decode_message(self._message)
+        self._message = None  # the arrays have the bytes; twice would be too much of them
         served.model.signature.check(request.inputs)
         return Asked(
             inputs=request.inputs,
@@ -70,5 +96,5 @@ class GrpcQuestion:
     ) -> bytes:
         """Write the answer, raw if the question was."""
         named = named_outputs(asked.outputs, outputs)
-        is_raw = bool(self._message.raw_input_contents)
-        return encode_message(served.response_tag, id=asked.id, outputs=named, is_raw=is_raw)
+        tag, is_raw = served.response_tag, self._is_raw
+        return encode_message(tag, id=asked.id, outputs=named, is_raw=is_raw)
