@@ -89,9 +89,11 @@ class Model:
         return isinstance(self._reader, (TextReader, ImageReader))
 
     @property
-    def padding(self) -> PaddingStatistics | None:
-        """How much of what it was given so far was padding; ``None`` where nothing is padded."""
-        return self._reader.padding if isinstance(self._reader, TextReader) else None
+    def padding(self) -> PaddingStatistics:
+        """How much of the texts that were read so far is padding; zeros where none is read."""
+        if isinstance(self._reader, TextReader):
+            return self._reader.padding
+        return PaddingStatistics()
 
     def reopened(self) -> ModelRunner:
         """Load the model once more; see ``ModelRunner.reopened``."""

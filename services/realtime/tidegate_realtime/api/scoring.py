@@ -5,6 +5,7 @@ caller left. Everything between is here, so that deadlines, poison rows, metrics
 same whichever way somebody asks.
 """
 
+import asyncio
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple, Protocol
@@ -193,7 +194,10 @@ class Scorer:
         named = question.deadline()
         await question.read()
         call.arrived_at_ns = arrived_at_ns = self._clock.now_ns()
-        asked = question.decode(served)
+        if served.model.is_slow_to_read:  # others must be answered meanwhile
+            asked = await asyncio.to_thread(question.decode, served)
+        else:
+            asked = question.decode(served)
         if asked.id:
             call.request_id = self._ids.choose(question.given_id, asked.id)
         wishes = wishes_of(asked.parameters, named)

@@ -144,6 +144,17 @@ def call_families(snapshots: Sequence[Snapshot]) -> Iterator[Metric]:
         VERSION,
         [(each.labels, each.statistics.poison_rows) for each in snapshots],
     )
+    yield counter(
+        "tidegate_token_positions",
+        "Positions that texts were laid out in, by whether a token or padding fills them.",
+        (*VERSION, "kind"),
+        [
+            ((*each.labels, kind), count)
+            for each in snapshots
+            for padding in (each.served.model.padding,)
+            for kind, count in (("token", padding.tokens), ("padding", padding.padding))
+        ],
+    )
 
 
 def forecast_families(snapshots: Sequence[Snapshot]) -> Iterator[Metric]:
