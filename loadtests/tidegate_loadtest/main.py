@@ -1,7 +1,7 @@
 """The commands of load testing. What is heavy is imported when one of them runs."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -12,17 +12,14 @@ import click
 
 from tidegate.cli.output import emit, examples, json_option, table
 from tidegate.errors import SettingError
-from tidegate.units import ms_to_ns
+from tidegate.units import ms_to_ns, ns_to_ms
 
 if TYPE_CHECKING:
+    from tidegate_loadtest.simulate.policies.building import Situation
     from tidegate_loadtest.simulate.result import SimulationResult
     from tidegate_loadtest.simulate.running import Experiment, Run
     from tidegate_realtime.core.request import Request
 
-COLUMNS: Final = (
-    *("policy", "offered/s", "goodput/s", "answered", "rejected", "expired", "missed"),
-    *("p50_ms", "p99_ms", "mean_ms", "rows/batch", "used", "simulated/s"),
-)
 PROGRESS_STEP: Final = 8_192
 """Requests between two looks at the bar: some twenty a second."""
 
@@ -94,6 +91,18 @@ PROGRESS_STEP: Final = 8_192
     help="Of all random numbers: the same seed gives the same run.",
 )
 @click.option(
+    "--fail-ratio",
+    type=click.FloatRange(min=0, max=1),
+    default=0.0,
+    metavar="SHARE",
+    help="Let this share of the model calls fail: slo looks for the row, the others fail all.",
+)
+@click.option(
+    "--best-effort",
+    is_flag=True,
+    help="slo answers everybody, however late, as it does for a best-effort model.",
+)
+@click.option(
     "--find-capacity",
     type=click.FloatRange(min=0, max=1, min_open=True),
     metavar="SHARE",
@@ -112,20 +121,19 @@ def simulate(**options: Any) -> None:  # noqa: ANN401 - click has checked and co
     Shows what the objective, the profile and the traffic make of goodput, latency and batches
     before anything is deployed. The policy slo is the code that the gateway runs.
     """
-    from tidegate_loadtest.simulate.policies.building import ALL
+    from tidegate_loadtest.simulate.policies.building import ALL, OURS
 
     asked = Asked(**options)
     experiment = _experiment(asked)
     names = ALL if asked.policy == "all" else (asked.policy,)
+    if OURS in names:
+        _check_objective(experiment.situation)
     runs = [_run(name, experiment, asked.find_capacity) for name in names]
     results = [result for result, _ in runs]
     if asked.plot:
         _plot(runs, asked, asked.plot)
-    text = table(COLUMNS, [_cells(result) for result in results])
-    if asked.find_capacity:
-        text += f"\nat the highest rate with {asked.find_capacity:.2%} answered in time"
     answer = {"results": results} if asked.policy == "all" else results[0]
-    emit(answer, json_to=asked.json_to, text=text)
+    emit(answer, json_to=asked.json_to, text=_text(results, asked))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +148,8 @@ class Asked:
     requests: int | None
     duration: float | None
     seed: int
+    fail_ratio: float
+    best_effort: bool
     find_capacity: float | None
     plot: Path | None
     json_to: str | None
@@ -157,11 +167,28 @@ def _experiment(asked: Asked) -> "Experiment":
             profile=load_profile(asked.profile),
             executors=asked.executors,
             objective_ns=ms_to_ns(asked.slo_ms),
+            best_effort=asked.best_effort,
         ),
         arrivals=parse_arrivals(asked.arrivals),
         span=Span(requests=asked.requests, duration_s=asked.duration),
         seed=asked.seed,
+        fail_ratio=asked.fail_ratio,
     )
+
+
+def _check_objective(situation: "Situation") -> None:
+    """Refuse what the gateway would refuse to start with."""
+    from tidegate_loadtest.simulate.policies.slo import shortfall
+
+    profile = situation.profile
+    found = shortfall(profile, executors=situation.executors, objective_ns=situation.ours_ns)
+    if found is not None:
+        raise SettingError(
+            f"policy slo does not start: one row of {profile.name} takes "
+            f"{ns_to_ms(found.needed_ns):.5g} ms at p{100 * found.percentile:g}, the objective is "
+            f"{ns_to_ms(found.objective_ns):.5g} ms. Give a longer --slo-ms or a faster --profile, "
+            "or have everybody answered, however late: --best-effort."
+        )
 
 
 def _run(policy: str, experiment: "Experiment", share: float | None) -> "Run":
@@ -185,10 +212,14 @@ def _with_progress(name: str, requests: "Iterator[Request]", length: int) -> "It
     if not sys.stderr.isatty():
         yield from requests
         return
-    with click.progressbar(length=length, label=name, file=sys.stderr) as bar:
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(name, total=length)
         while chunk := list(islice(requests, PROGRESS_STEP)):
             yield from chunk
-            bar.update(len(chunk))
+            progress.advance(task, len(chunk))
 
 
 def _plot(runs: "list[Run]", asked: Asked, file: Path) -> None:
@@ -202,23 +233,45 @@ def _plot(runs: "list[Run]", asked: Asked, file: Path) -> None:
         raise SettingError(f"--plot cannot write {file}: {error.strerror}") from error
 
 
-def _cells(result: "SimulationResult") -> tuple[str, ...]:
+def _text(results: "list[SimulationResult]", asked: Asked) -> str:
+    """Lay the figures out so that a terminal of 100 columns has room; JSON says the rest."""
+    columns = dict(COLUMNS)
+    if not asked.find_capacity:
+        del columns["offered/s"]  # the same for all
+    if not asked.fail_ratio:
+        del columns["failed"]
+    text = table(list(columns), [[cell(each) for cell in columns.values()] for each in results])
+    if asked.find_capacity:
+        return f"{text}\nat the highest rate with {asked.find_capacity:.2%} answered in time"
+    arrived = results[0].arrived
+    seconds = sum(each.arrived / each.simulated_requests_per_s for each in results)
     return (
-        result.policy,
-        f"{result.offered_rps:.1f}",
-        f"{result.goodput_rps:.1f}",
-        str(result.answered),
-        str(result.rejected),
-        str(result.expired),
-        f"{result.missed_ratio:.2%}",
-        _decimals(result.p50_ms),
-        _decimals(result.p99_ms),
-        _decimals(result.mean_ms),
-        _decimals(result.mean_batch_rows),
-        f"{result.utilisation:.1%}",
-        f"{result.simulated_requests_per_s:,.0f}",
+        f"{text}\n{arrived:,} requests at {results[0].offered_rps:.1f}/s, simulated at "
+        f"{len(results) * arrived / seconds if arrived else 0:,.0f}/s"
     )
 
 
+def _share(part: int, whole: int) -> str:
+    return f"{part / max(1, whole):.2%}"
+
+
 def _decimals(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"
+    if value is None:
+        return "-"
+    return f"{value:.2f}" if value < _LARGE else f"{value:.0f}"
+
+
+_LARGE: Final = 1_000
+"""From here on nobody reads decimals."""
+COLUMNS: Final[Mapping[str, Callable[["SimulationResult"], str]]] = {
+    "policy": lambda result: result.policy,
+    "offered/s": lambda result: f"{result.offered_rps:.1f}",
+    "goodput/s": lambda result: f"{result.goodput_rps:.1f}",
+    "rejected": lambda result: _share(result.rejected, result.arrived),
+    "missed": lambda result: f"{result.missed_ratio:.2%}",
+    "failed": lambda result: _share(result.failed, result.arrived),
+    "p50_ms": lambda result: _decimals(result.p50_ms),
+    "p99_ms": lambda result: _decimals(result.p99_ms),
+    "rows": lambda result: _decimals(result.mean_batch_rows),
+    "used": lambda result: f"{result.utilisation:.0%}",
+}

@@ -22,7 +22,7 @@ ENDED = {State.ANSWERED, State.REJECTED, State.EXPIRED, State.CANCELLED, State.F
     gaps_ms=st.lists(st.sampled_from([0.0, 0.1, 1.0, 30.0]), max_size=40),
     objectives_ms=st.lists(st.sampled_from([1, 20, 100]), min_size=1, max_size=3),
     executors=st.integers(1, 3),
-    leaving=st.sampled_from([0.0, 0.3, 1.0]),
+    shares=st.tuples(st.sampled_from([0.0, 0.3, 1.0]), st.sampled_from([0.0, 0.3, 1.0])),
     seed=st.integers(0, 3),
 )
 def test_every_request_ends_once_under_every_policy(
@@ -30,10 +30,11 @@ def test_every_request_ends_once_under_every_policy(
     gaps_ms: list[float],
     objectives_ms: list[int],
     executors: int,
-    leaving: float,
+    shares: tuple[float, float],
     seed: int,
 ) -> None:
-    random = Random(seed)
+    leaving, failing = shares
+    random, dice = Random(seed), Random(seed + 1)
     profile = load_profile("linear:1:5")
     at_ns, requests = 0, []
     for place, gap_ms in enumerate(gaps_ms):
@@ -53,6 +54,7 @@ def test_every_request_ends_once_under_every_policy(
         PaddedExecution(profile, seed=seed),
         executors=executors,
         patience=leaves_at,
+        mishap=lambda _: dice.random() < failing,
     )
     recording = simulator.run(iter(requests))
     states = Counter(request.state for request in requests)
@@ -60,5 +62,8 @@ def test_every_request_ends_once_under_every_policy(
     assert states[State.ANSWERED] == len(recording.answered_at_ns)
     assert states[State.REJECTED] == len(recording.rejected_at_ns)
     assert states[State.EXPIRED] == len(recording.expired_at_ns)
+    assert states[State.FAILED] == len(recording.failed_at_ns)
     assert states[State.CANCELLED] == recording.cancelled
     assert (recording.cancelled == 0) or leaving > 0
+    assert (states[State.FAILED] == 0) or failing > 0
+    assert (states[State.ANSWERED] == 0) or failing < 1

@@ -5,10 +5,13 @@ import pytest
 
 from tests.fixtures.simulations import capacity_rps, instants, poisson, simulate
 from tidegate.profiles import ProfileSampler, load_profile
+from tidegate.units import NS_PER_MS, NS_PER_SECOND
 from tidegate_loadtest.simulate.executors import PaddedExecution
-from tidegate_loadtest.simulate.policies.building import ALL
+from tidegate_loadtest.simulate.policies.building import ALL, build_policy
+from tidegate_loadtest.simulate.requests import requests_at
 from tidegate_loadtest.simulate.result import SimulationResult
 from tidegate_loadtest.simulate.running import run_policy
+from tidegate_loadtest.simulate.simulator import Simulator
 
 
 def figures(result: SimulationResult) -> dict[str, object]:
@@ -72,6 +75,31 @@ def test_an_executor_that_idles_while_rows_wait_is_seen() -> None:
     result, _ = run_policy("fixed:8:30", at_ns, traffic)
     assert result.idle_while_rows_wait == pytest.approx(30 / 40)
     assert result.mean_batch_rows == 2
+
+
+class HangsOnce:
+    """5 ms a call, but for the tenth, which takes an hour."""
+
+    calls = 0
+
+    def draw_ns(self, rows: int, now_ns: int) -> int:
+        self.calls += 1
+        return 3_600 * NS_PER_SECOND if self.calls == 10 else 5 * NS_PER_MS
+
+
+@pytest.mark.parametrize("executors", [1, 3])
+def test_an_executor_whose_call_hangs_is_replaced(executors: int) -> None:
+    """Given up after 5 s; whoever was in it fails, and the others are answered as before."""
+    traffic = poisson("linear:0:5", rate_rps=100, requests=2_000, slo_ms=50, executors=executors)
+    policy = build_policy("slo", traffic.situation)
+    simulator = Simulator(policy, HangsOnce(), executors=executors)
+    recording = simulator.run(requests_at(instants(traffic), objective_ns=50 * NS_PER_MS))
+    assert recording.last_arrival_ns < 30 * NS_PER_SECOND
+    assert max(recording.batch_took_ns) == pytest.approx(5 * NS_PER_SECOND, rel=0.01)
+    assert 0 < len(recording.failed_at_ns) + len(recording.expired_at_ns) < 20
+    lost = len(recording.rejected_at_ns) + 20
+    assert len(recording.answered_at_ns) > 2_000 - lost
+    assert lost < (550 if executors == 1 else 50)
 
 
 def test_a_capacity_is_found_from_below_and_from_above() -> None:

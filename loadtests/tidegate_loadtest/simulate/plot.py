@@ -74,7 +74,12 @@ def _line(axes: "Axes", edges_ns: Floats, values: Floats, label: str, color: str
 
 
 def _arrivals(recording: Recording) -> Floats:
-    columns = (recording.answered_at_ns, recording.rejected_at_ns, recording.expired_at_ns)
+    columns = (
+        recording.answered_at_ns,
+        recording.rejected_at_ns,
+        recording.expired_at_ns,
+        recording.failed_at_ns,
+    )
     return np.concatenate([np.asarray(column, float) for column in columns])
 
 

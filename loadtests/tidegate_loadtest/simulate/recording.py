@@ -1,10 +1,9 @@
 """What happened in one run, request by request and batch by batch."""
 
 from array import array
-from itertools import repeat
 
 from tidegate.units import Nanoseconds
-from tidegate_realtime.core.commands import Batch, Fail, Reject
+from tidegate_realtime.core.commands import Batch, Fail, GiveUp, Reject
 from tidegate_realtime.core.request import Request, State
 
 ANSWERED = State.ANSWERED
@@ -27,7 +26,7 @@ class Recording:
         "batch_took_ns",
         "cancelled",
         "expired_at_ns",
-        "failed",
+        "failed_at_ns",
         "idle_while_rows_wait_ns",
         "last_arrival_ns",
         "probes",
@@ -47,8 +46,9 @@ class Recording:
         """When each refused request arrived."""
         self.expired_at_ns = array("q")
         """When each request arrived that was accepted and never answered."""
+        self.failed_at_ns = array("q")
+        """When each request arrived that a failed batch took along."""
         self.cancelled = 0
-        self.failed = 0
         self.probes = 0
         """Refused requests that ran all the same, for nobody; they count as rejected."""
         self.probes_in_time = 0
@@ -61,12 +61,16 @@ class Recording:
 
     def answer(self, batch: Batch, now_ns: int) -> None:
         """Note whom a batch completed; whoever ended otherwise before is in another column."""
-        done = [piece.request for piece in batch.pieces if piece.request.state is ANSWERED]
         if self.probes:
             self.probes_in_time += sum(now_ns <= at_ns for at_ns in _ended_probes(batch))
-        self.answered_at_ns.extend([request.arrived_at_ns for request in done])
-        self.answered_deadline_ns.extend([request.deadline_at_ns for request in done])
-        self.answered_ended_ns.extend(repeat(now_ns, len(done)))
+        arrived, due = self.answered_at_ns.append, self.answered_deadline_ns.append
+        ended = self.answered_ended_ns.append
+        for piece in batch.pieces:
+            request = piece.request
+            if request.state is ANSWERED:
+                arrived(request.arrived_at_ns)
+                due(request.deadline_at_ns)
+                ended(now_ns)
 
     def start(self, batch: Batch, took_ns: int, now_ns: int) -> None:
         """Note a model call."""
@@ -85,7 +89,19 @@ class Recording:
 
     def fail(self, command: Fail) -> None:
         """Note whom a failed batch took along."""
-        self.failed += sum(not request.is_probe for request in command.requests)
+        self.failed_at_ns.extend([r.arrived_at_ns for r in command.requests if not r.is_probe])
+
+    def give_up(self, command: GiveUp) -> None:
+        """Note that a call hangs, and was waited for no longer."""
+        at_ns, ran_ns = command.batch.started_at_ns, command.ran_ns
+        for place in reversed(range(len(self.batch_at_ns))):
+            if self.batch_at_ns[place] == at_ns and self.batch_took_ns[place] > ran_ns:
+                self.batch_took_ns[place] = ran_ns
+                return
+
+    def judge_by(self, objective_ns: int) -> None:
+        """Call an answer late by an objective that the policy did not go by."""
+        self.answered_deadline_ns = array("q", (at + objective_ns for at in self.answered_at_ns))
 
     def check(self) -> None:
         """Hold the run to its first promise: every request that arrived ended exactly once.
@@ -97,14 +113,15 @@ class Recording:
             len(self.answered_at_ns)
             + len(self.rejected_at_ns)
             + len(self.expired_at_ns)
+            + len(self.failed_at_ns)
             + self.cancelled
-            + self.failed
         )
         if ended != self.arrived:
             raise LostRequestsError(
                 f"{self.arrived} requests arrived and {ended} ended: answered "
                 f"{len(self.answered_at_ns)}, rejected {len(self.rejected_at_ns)}, expired "
-                f"{len(self.expired_at_ns)}, cancelled {self.cancelled}, failed {self.failed}."
+                f"{len(self.expired_at_ns)}, failed {len(self.failed_at_ns)}, cancelled "
+                f"{self.cancelled}."
             )
 
 

@@ -91,7 +91,7 @@ class SimulationResult:
             arrived=recording.arrived,
             late=late,
             cancelled=recording.cancelled,
-            failed=recording.failed,
+            failed=len(recording.failed_at_ns),
             probes=recording.probes,
             probes_in_time=recording.probes_in_time,
             in_objective_ratio=on_time / recording.arrived if recording.arrived else 0.0,

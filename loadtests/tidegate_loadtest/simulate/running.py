@@ -4,17 +4,18 @@ import gc
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from random import Random
 from typing import Final, TypeAlias
 
 from tidegate.clock.system import SystemClock
 from tidegate.units import ns_to_seconds
 from tidegate_loadtest.arrivals.port import Arrivals, Instants, Span
 from tidegate_loadtest.simulate.executors import PaddedExecution
-from tidegate_loadtest.simulate.policies.building import Situation, build_policy
+from tidegate_loadtest.simulate.policies.building import OURS, Situation, build_policy
 from tidegate_loadtest.simulate.recording import Recording
 from tidegate_loadtest.simulate.requests import requests_at
 from tidegate_loadtest.simulate.result import SimulationResult
-from tidegate_loadtest.simulate.simulator import Simulator
+from tidegate_loadtest.simulate.simulator import Mishap, Simulator
 from tidegate_realtime.core.request import Request
 
 PRECISION: Final = 0.005
@@ -36,6 +37,8 @@ class Experiment:
     arrivals: Arrivals
     span: Span
     seed: int
+    fail_ratio: float = 0.0
+    """Share of the model calls that fail."""
 
 
 def run_policy(
@@ -47,21 +50,36 @@ def run_policy(
         SettingError: There is no such policy, or the profile does not reach as far as it wants.
     """
     situation = experiment.situation
+    is_best_effort = situation.best_effort and policy == OURS
     simulator = Simulator(
         build_policy(policy, situation),
         PaddedExecution(situation.profile, seed=experiment.seed),
         executors=situation.executors,
+        mishap=_mishap(experiment),
     )
     clock = SystemClock()
     began_ns = clock.now_ns()
-    requests = requests_at(at_ns, objective_ns=situation.objective_ns)
+    requests = requests_at(
+        at_ns,
+        objective_ns=situation.ours_ns if is_best_effort else situation.objective_ns,
+        sheddable=not is_best_effort,
+    )
     with without_collector():
         recording = simulator.run(watch(requests, at_ns.size) if watch else requests)
     took_s = ns_to_seconds(max(1, clock.now_ns() - began_ns))
+    if is_best_effort:
+        recording.judge_by(situation.objective_ns)
     result = SimulationResult.of(
         recording, policy=policy, executors=situation.executors, simulated_in_s=took_s
     )
     return result, recording
+
+
+def _mishap(experiment: Experiment) -> Mishap | None:
+    """Let calls fail by dice of their own: how long the others take does not depend on it."""
+    share = experiment.fail_ratio
+    draw = Random(f"failures {experiment.seed}").random
+    return (lambda _: draw() < share) if share else None
 
 
 @contextmanager

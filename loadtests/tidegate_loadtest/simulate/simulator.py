@@ -7,9 +7,11 @@ the arrival.
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Final, TypeAlias, assert_never
 
+from tidegate.errors import BackendError
 from tidegate.units import Nanoseconds
 from tidegate_loadtest.simulate.executors import Execution
 from tidegate_loadtest.simulate.policies.port import Policy
@@ -34,7 +36,20 @@ NEVER: Final = Nanoseconds(1 << 62)
 Patience: TypeAlias = Callable[[Request], Nanoseconds | None]
 """When the caller of a request leaves; ``None``: he waits for his answer."""
 
+Mishap: TypeAlias = Callable[[Batch], bool]
+"""Whether a model call that has run its time ends with an exception."""
+
 _OPEN: Final = frozenset({State.WAITING, State.RUNNING})
+_FAILURE: Final = BackendError("the simulated call failed, as it was asked to")
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """An executor that comes in the place of one whose call hung."""
+
+
+Happening: TypeAlias = Batch | Request | Replacement
+"""A call that ends, a caller who leaves, an executor that comes."""
 
 
 class Simulator:
@@ -47,6 +62,7 @@ class Simulator:
         *,
         executors: int = 1,
         patience: Patience | None = None,
+        mishap: Mishap | None = None,
     ) -> None:
         """Start at 0 with idle executors.
 
@@ -55,14 +71,17 @@ class Simulator:
             execution: How long batches take.
             executors: Batches that may run at the same time, at least 1.
             patience: Which callers leave, and when; nobody by default.
+            mishap: Which calls fail; none by default. Asked once a call, in the order of the ends.
         """
         self.policy = policy
         self.recording = Recording()
         self._execution = execution
         self._patience = patience
+        self._mishap = mishap
         self._free_since_ns = [0] * executors
         """Of each idle executor; the one that was freed last is used first."""
-        self._heap: list[tuple[int, int, Batch | Request]] = []
+        self._heap: list[tuple[int, int, Happening]] = []
+        self._given_up: set[Batch] = set()
         self._scheduled = 0
         self._timer_at_ns: int = NEVER
         self._next_at_ns: int = NEVER
@@ -103,14 +122,25 @@ class Simulator:
                 commands = self.policy.on_tick(now_ns)
             self._obey(commands, now_ns)
 
-    def _happen(self, what: Batch | Request, now_ns: Nanoseconds) -> list[Command]:
+    def _happen(self, what: Happening, now_ns: Nanoseconds) -> list[Command]:
         if isinstance(what, Batch):
+            return self._end(what, now_ns)
+        if isinstance(what, Replacement):
             self._free_since_ns.append(now_ns)
-            return self.policy.on_batch_end(what, now_ns)
+            return self.policy.on_executor_change(1, now_ns)
         if what.state not in _OPEN:
             return []  # it ended before its caller lost patience
         self.recording.cancelled += 1
         return self.policy.on_cancel(what, now_ns)
+
+    def _end(self, batch: Batch, now_ns: Nanoseconds) -> list[Command]:
+        if batch in self._given_up:
+            self._given_up.remove(batch)
+            return []  # nobody waits for it, and its executor has been replaced
+        self._free_since_ns.append(now_ns)
+        if self._mishap and self._mishap(batch):
+            return self.policy.on_batch_failed(batch, _FAILURE, now_ns)
+        return self.policy.on_batch_end(batch, now_ns)
 
     def _obey(self, commands: list[Command], now_ns: Nanoseconds) -> None:
         for command in commands:
@@ -120,20 +150,26 @@ class Simulator:
                 self.recording.answer(command.batch, now_ns)
             elif isinstance(command, WakeAt):
                 self._timer_at_ns = NEVER if command.at_ns is None else command.at_ns
-            elif isinstance(command, Reject):
-                self.recording.reject(command)
-            elif isinstance(command, Expire):
-                self.recording.expire(command.request)
-            elif isinstance(command, Fail):
-                self.recording.fail(command)
-            elif isinstance(command, Terminate):
-                pass  # these executors cannot, and run every call to its end
-            elif isinstance(command, GiveUp):
-                raise NotImplementedError("no simulated call hangs; an executor was given up")
             else:
-                assert_never(command)
+                self._note(command, now_ns)
         scheduled_at_ns = self._heap[0][0] if self._heap else NEVER
         self._next_at_ns = min(scheduled_at_ns, self._timer_at_ns)
+
+    def _note(self, command: Reject | Expire | Fail | Terminate | GiveUp, now_ns: int) -> None:
+        if isinstance(command, Reject):
+            self.recording.reject(command)
+        elif isinstance(command, Expire):
+            self.recording.expire(command.request)
+        elif isinstance(command, Fail):
+            self.recording.fail(command)
+        elif isinstance(command, GiveUp):
+            self._given_up.add(command.batch)
+            self.recording.give_up(command)
+            self._schedule(Replacement(), now_ns)
+        elif isinstance(command, Terminate):
+            pass  # these executors cannot, and run every call to its end
+        else:
+            assert_never(command)
 
     def _start(self, batch: Batch, now_ns: Nanoseconds) -> None:
         took_ns = self._execution.draw_ns(batch.rows, now_ns)
@@ -147,6 +183,6 @@ class Simulator:
             self._schedule(request, at_ns)
             self._next_at_ns = min(self._next_at_ns, at_ns)
 
-    def _schedule(self, what: Batch | Request, at_ns: int) -> None:
+    def _schedule(self, what: Happening, at_ns: int) -> None:
         self._scheduled += 1
         heappush(self._heap, (at_ns, self._scheduled, what))

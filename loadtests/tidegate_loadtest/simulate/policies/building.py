@@ -6,7 +6,7 @@ from typing import Final
 
 from tidegate.errors import SettingError
 from tidegate.profiles import LatencyProfile
-from tidegate.units import Nanoseconds, ms_to_ns
+from tidegate.units import NS_PER_SECOND, Nanoseconds, ms_to_ns
 from tidegate_loadtest.simulate.policies.aimd import Aimd
 from tidegate_loadtest.simulate.policies.mean_regression import MeanRegression
 from tidegate_loadtest.simulate.policies.nexus import EarlyDrop, LazyDrop
@@ -14,9 +14,10 @@ from tidegate_loadtest.simulate.policies.plain import Greedy, OneByOne, SizeOrTi
 from tidegate_loadtest.simulate.policies.port import Policy
 from tidegate_loadtest.simulate.policies.slo import build_slo
 
+OURS: Final = "slo"
 FIXED: Final = "fixed"
 ALL: Final = (
-    "slo",
+    OURS,
     "none",
     "fixed:32:5",  # common in the examples of servers' manuals: 32 rows or 5 ms
     "greedy",
@@ -26,6 +27,8 @@ ALL: Final = (
     "lazy-drop",
 )
 """What ``all`` means, ours first."""
+LONGEST_NS: Final = Nanoseconds(60 * NS_PER_SECOND)
+"""The gateway's longest deadline, unless it is set: what a best-effort model goes by."""
 FORMS: Final = ", ".join(name if FIXED not in name else "fixed:ROWS:MS" for name in ALL)
 
 
@@ -36,6 +39,13 @@ class Situation:
     profile: LatencyProfile
     executors: int
     objective_ns: Nanoseconds
+    best_effort: bool = False
+    """Whether ours shall answer everybody, however late, as it does for a best-effort model."""
+
+    @property
+    def ours_ns(self) -> Nanoseconds:
+        """What our cap and deadlines follow from."""
+        return LONGEST_NS if self.best_effort else self.objective_ns
 
 
 def build_policy(text: str, situation: Situation) -> Policy:
@@ -83,7 +93,7 @@ def _of_profile(kind: type[LazyDrop]) -> Callable[[Situation], Policy]:
 
 
 _BY_NAME: Final[dict[str, Callable[[Situation], Policy]]] = {
-    "slo": lambda s: build_slo(s.profile, executors=s.executors, objective_ns=s.objective_ns),
+    OURS: lambda s: build_slo(s.profile, executors=s.executors, objective_ns=s.ours_ns),
     "none": _of_queue(OneByOne),
     "greedy": _of_queue(Greedy),
     "aimd": _of_objective(Aimd),

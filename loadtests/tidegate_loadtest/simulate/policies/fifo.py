@@ -9,12 +9,14 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from tidegate.errors import BackendError
 from tidegate.units import Nanoseconds
 from tidegate_realtime.core.commands import (
     Answer,
     Batch,
     Command,
     Expire,
+    Fail,
     Piece,
     StartBatch,
     WakeAt,
@@ -103,6 +105,23 @@ class FifoPolicy(ABC):
         commands = self._dispatch(now_ns)
         commands.append(Answer(batch))
         return commands
+
+    def on_batch_failed(
+        self, batch: Batch, error: BackendError, now_ns: Nanoseconds
+    ) -> list[Command]:
+        """Fail everybody in the batch, as those systems do, and use the executor that it leaves."""
+        self._idle += 1
+        failed = [piece.request for piece in batch.pieces if piece.request.state is RUNNING]
+        for request in failed:
+            request.state = State.FAILED
+        commands = self._dispatch(now_ns)
+        commands.append(Fail(failed, error))
+        return commands
+
+    def on_executor_change(self, by: int, now_ns: Nanoseconds) -> list[Command]:
+        """Use executors that have come; nothing here gives one up."""
+        self._idle += by
+        return self._dispatch(now_ns)
 
     def on_tick(self, now_ns: Nanoseconds) -> list[Command]:
         """Choose again: what was held has waited long enough."""

@@ -5,7 +5,7 @@ from typing import Final
 
 from tidegate.profiles import LatencyProfile, ProfileSampler
 from tidegate.units import NS_PER_SECOND, Nanoseconds
-from tidegate_loadtest.simulate.policies.port import Policy
+from tidegate_realtime.core.cap import Infeasible
 from tidegate_realtime.core.latency_model import LatencyModel
 from tidegate_realtime.core.limits import BatchLimits
 from tidegate_realtime.core.micro_batcher import MicroBatcher
@@ -16,7 +16,9 @@ SEED: Final = 1
 """Of the warm-up alone: its dice are not those of the run, whatever seed that has."""
 
 
-def build_slo(profile: LatencyProfile, *, executors: int, objective_ns: Nanoseconds) -> Policy:
+def build_slo(
+    profile: LatencyProfile, *, executors: int, objective_ns: Nanoseconds
+) -> MicroBatcher:
     """Build ``MicroBatcher`` as the gateway would for a model that behaves like the profile."""
     return MicroBatcher(
         executors=executors,
@@ -24,6 +26,14 @@ def build_slo(profile: LatencyProfile, *, executors: int, objective_ns: Nanoseco
         model=_warmed_up(profile, objective_ns),
         objective_ns=objective_ns,
     )
+
+
+def shortfall(
+    profile: LatencyProfile, *, executors: int, objective_ns: Nanoseconds
+) -> Infeasible | None:
+    """Say why the gateway would refuse to start with such a model; ``None`` if it would not."""
+    cap = build_slo(profile, executors=executors, objective_ns=objective_ns).pace.cap
+    return cap if isinstance(cap, Infeasible) else None
 
 
 def _warmed_up(profile: LatencyProfile, objective_ns: Nanoseconds) -> LatencyModel:
