@@ -181,6 +181,25 @@ def test_a_page_says_how_it_is_turned(gateway: Gateway) -> None:
     assert bare["label"] == "90"
 
 
+def test_a_file_can_be_the_whole_body(gateway: Gateway) -> None:
+    url = f"{gateway.url}/v1/models/orientation:predict"
+    reply = httpx.post(url, content=encoded(page().rotate(-90, expand=True), "JPEG"))
+    assert reply.status_code == 200, reply.text
+    assert [row["label"] for row in reply.json()["predictions"]] == ["90"]
+    refused = httpx.post(url, content=b"\xff\xd8\xff\xe0 no image")
+    assert (refused.status_code, refused.json()["code"]) == (422, "signature_mismatch")
+    assert httpx.post(url, content=b"").json()["code"] == "malformed_json"
+
+
+def test_padding_is_counted_for_whoever_watches(gateway: Gateway) -> None:
+    def positions(kind: str) -> float:
+        return gateway.metric("tidegate_token_positions_total", model="minilm", kind=kind)
+
+    tokens, padding = positions("token"), positions("padding")
+    predictions(gateway, "minilm", ["tide", "the tide comes in"])  # 3 and 6 tokens, with two each
+    assert (positions("token") - tokens, positions("padding") - padding) == (9, 23)
+
+
 def test_a_camera_that_was_held_on_its_side_makes_no_difference(gateway: Gateway) -> None:
     content = turned_by_exif(page().rotate(90, expand=True), 6)  # to be turned back by 90 degrees
     (found,) = predictions(gateway, "orientation", [{"image": as_json(content)}])

@@ -89,6 +89,11 @@ class Model:
         return isinstance(self._reader, (TextReader, ImageReader))
 
     @property
+    def reads_files(self) -> bool:
+        """Whether a row is the bytes of a file, an image, which may come without any JSON."""
+        return isinstance(self._reader, ImageReader)
+
+    @property
     def padding(self) -> PaddingStatistics:
         """How much of the texts that were read so far is padding; zeros where none is read."""
         if isinstance(self._reader, TextReader):

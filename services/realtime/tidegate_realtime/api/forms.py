@@ -105,18 +105,22 @@ class _Predict(msgspec.Struct):
 
 _DECODER: Final = msgspec.json.Decoder(_Predict)
 _BYTES_KEY: Final = "b64"
+_JSON_BEGINNINGS: Final = (b"{", b" ", b"\t", b"\r", b"\n")
+"""Of the body of a ``:predict``; no image begins like that."""
 
 
 class PredictForm:
     """``POST /v1/models/{m}:predict``: rows for people in, predictions for people out."""
 
     def decode(self, body: bytes, served: ServedVersion, *, json_bytes: int | None = None) -> Asked:
-        """Read ``{"instances": […]}``, one row each."""
+        """Read ``{"instances": […]}``, one row each, or an image that is the whole body."""
         if json_bytes not in {None, len(body)}:
             raise BinaryLayoutError(
                 f"Inference-Header-Content-Length is {json_bytes} and the body has {len(body)} "
                 "bytes: :predict is JSON altogether; POST /v2/models/{name}/infer takes bytes."
             )
+        if served.model.reads_files and body and not body.startswith(_JSON_BEGINNINGS):
+            return Asked(inputs=served.model.tensors_from_instances([body]), rows=1, outputs=())
         wire = parse(body, _DECODER, expected='Send {"instances": […]}, one row each')
         parameters = wire.parameters or {}
         check_parameters(parameters)
