@@ -71,9 +71,10 @@ def serve(
     config: Path | None,
     **flags: object,
 ) -> int:
-    """Serve models over HTTP until SIGTERM or Ctrl-C.
+    """Serve models over HTTP and gRPC until SIGTERM or Ctrl-C.
 
-    Callers use OIP v2 (POST /v2/models/NAME/infer) or plain rows (POST /v1/models/NAME:predict).
+    Callers use OIP v2 (POST /v2/models/NAME/infer, or inference.GRPCInferenceService) or plain rows
+    (POST /v1/models/NAME:predict).
     Ready means that every model is loaded, verified and warm. The start ends with the addresses
     and an example request.
     """
