@@ -64,6 +64,10 @@ class ServeSettings(Section):
     """The only names, without a port, by which callers may address ``host``; none: any."""
     admin_hosts: tuple[str, ...] = ()
     """Names of the admin listener besides ``localhost`` and ``127.0.0.1``, without a port."""
+    connection_limit: int = Field(2_048, ge=1)
+    """Connections that callers may have open at once, idle ones too."""
+    connection_limit_per_address: int = Field(512, ge=1)
+    """The same of one address; raise it behind a proxy. Only uvicorn can tell."""
     tls_cert: Path | None = None
     """Certificate chain of the public listeners, PEM; with ``tls_key`` they speak TLS alone."""
     tls_key: Path | None = None

@@ -11,6 +11,7 @@ from tidegate.keys.key import Scope
 from tidegate.keys.ring import Keyring
 from tidegate.observability import get_logger
 from tidegate_realtime.api.policy import Policy
+from tidegate_realtime.api.servers.connections import ConnectionLimits
 from tidegate_realtime.api.servers.sockets import is_loopback
 from tidegate_realtime.api.servers.tls import Tls
 from tidegate_realtime.settings import ServeSettings
@@ -57,6 +58,13 @@ def check_reach(host: str, serve: ServeSettings, keys: Keyring | None) -> None:
         log.warning("open_to_anybody", host=host, port=serve.port, scope="predict")
     elif serve.tls_cert is None:
         log.warning("keys_without_tls", host=host, port=serve.port)
+
+
+def connection_limits(serve: ServeSettings) -> ConnectionLimits:
+    """Say how many connections each listener may have."""
+    return ConnectionLimits(
+        all=serve.connection_limit, per_address=serve.connection_limit_per_address
+    )
 
 
 def open_tls(serve: ServeSettings) -> Tls | None:

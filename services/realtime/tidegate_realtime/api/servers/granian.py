@@ -11,12 +11,10 @@ from granian.server.embed import Server
 from tidegate.errors import SettingError
 from tidegate_realtime.api.guards import HEADER_LIMIT_S
 from tidegate_realtime.api.rsgi import RsgiApp
+from tidegate_realtime.api.servers.connections import BACKLOG, ConnectionLimits
 from tidegate_realtime.api.servers.tls import Tls
 
-_BACKLOG: Final = 1024
-_BACKPRESSURE: Final = 4096
-"""Requests handed to Python at once. The default, 128, counts idle connections too: a request
-behind 130 of them waited 2.8 s."""
+_DEFAULT_LIMITS: Final = ConnectionLimits()
 _BUFFER_BYTES: Final = 32 << 10
 """hyper's read buffer; a header block of about twice as much is refused with 431."""
 _POLL_S: Final = 0.005
@@ -39,8 +37,21 @@ def check_loop() -> None:
 class GranianServer:
     """One granian worker in this process and loop; its I/O runs in a Rust thread."""
 
-    def __init__(self, app: RsgiApp, *, host: str, port: int, tls: Tls | None = None) -> None:
-        """Prepare it; check that the address is free right before ``serve``."""
+    def __init__(
+        self,
+        app: RsgiApp,
+        *,
+        host: str,
+        port: int,
+        limits: ConnectionLimits = _DEFAULT_LIMITS,
+        tls: Tls | None = None,
+    ) -> None:
+        """Prepare it; check that the address is free right before ``serve``.
+
+        A connection beyond the limit waits in the backlog until another one ends: silent ones do
+        after ``HEADER_LIMIT_S``. (granian's own default is 128, and a request behind 130 idle
+        connections waited 2.8 s.)
+        """
         self._address = (host, port)
         self._server = Server(
             app,
@@ -48,8 +59,8 @@ class GranianServer:
             port=port,
             http=HTTPModes.http1,  # the only mode that closes silent connections
             websockets=False,
-            backlog=_BACKLOG,
-            backpressure=_BACKPRESSURE,
+            backlog=BACKLOG,
+            backpressure=limits.all,
             http1_settings=HTTP1Settings(
                 header_read_timeout=int(HEADER_LIMIT_S * 1000), max_buffer_size=_BUFFER_BYTES
             ),

@@ -9,6 +9,7 @@ import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final
 
 import orjson
@@ -16,29 +17,41 @@ from uvicorn import Config, Server
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from tidegate_realtime.api.error_map import STATUS_BY_CODE
-from tidegate_realtime.api.guards import HEADER_LIMIT_BYTES, HEADER_LIMIT_COUNT, HEADER_LIMIT_S
+from tidegate_realtime.api.guards import (
+    HEADER_LIMIT_BYTES,
+    HEADER_LIMIT_COUNT,
+    HEADER_LIMIT_S,
+    PATH_LIMIT_BYTES,
+)
+from tidegate_realtime.api.servers.connections import BACKLOG, ConnectionLimits, Connections
 from tidegate_realtime.api.servers.tls import Tls
 
 KEEP_ALIVE_S: Final = 75
-_BACKLOG: Final = 2048
+_DEFAULT_LIMITS: Final = ConnectionLimits()
 
 
 class GuardedProtocol(HttpToolsProtocol):
     """uvicorn's HTTP/1.1, with limits on what comes before a request is handed over."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - uvicorn's signature
-        super().__init__(*args, **kwargs)
+    def __init__(self, connections: Connections, **kwargs: Any) -> None:  # noqa: ANN401 - uvicorn's own
+        super().__init__(**kwargs)
+        self._connections = connections
+        self._address = ""
         self._header_bytes = 0
         self._header_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn has it
-        """Start the clock: a caller who connects must say something."""
+        """Start the clock: a caller who connects must say something; close one too many."""
         super().connection_made(transport)
+        self._address = (transport.get_extra_info("peername") or [""])[0]
+        if not self._connections.enter(self._address):
+            transport.close()
         self._start_clock()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop the clock."""
         self._stop_clock()
+        self._connections.leave(self._address)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -58,6 +71,11 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Stop the clock, and hand the request over."""
         self._stop_clock()
+        if len(self.url) > PATH_LIMIT_BYTES:
+            self._refuse(
+                "uri_too_long", f"A path and its query have at most {PATH_LIMIT_BYTES} bytes."
+            )
+            return
         size = sum(len(name) + len(value) for name, value in self.headers)
         if len(self.headers) > HEADER_LIMIT_COUNT or size > HEADER_LIMIT_BYTES:
             self._refuse_headers()
@@ -111,19 +129,20 @@ class UvicornServer:
         claimed: socket.socket,
         *,
         drain_limit_s: float,
+        limits: ConnectionLimits = _DEFAULT_LIMITS,
         tls: Tls | None = None,
     ) -> None:
         """Listen on ``claimed``; connections wait until ``serve`` accepts them."""
-        claimed.listen(_BACKLOG)
+        claimed.listen(BACKLOG)
         self._socket = claimed
         self._server = _Server(
             Config(
                 app,
-                http=GuardedProtocol,
+                http=partial(GuardedProtocol, Connections(limits)),  # type: ignore[arg-type] # called, and nothing else
                 ws="none",
                 lifespan="off",
                 loop="none",
-                backlog=_BACKLOG,
+                backlog=BACKLOG,
                 timeout_keep_alive=KEEP_ALIVE_S,
                 timeout_graceful_shutdown=max(1, int(drain_limit_s)),
                 log_config=None,
