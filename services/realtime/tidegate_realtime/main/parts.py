@@ -19,7 +19,7 @@ from tidegate_realtime.api.servers.sockets import check_free, claim
 from tidegate_realtime.api.servers.tls import Tls
 from tidegate_realtime.api.shelf import CatalogueShelf
 from tidegate_realtime.core.lifecycle import Lifecycle
-from tidegate_realtime.main.guarding import build_policy
+from tidegate_realtime.main.guarding import build_policy, connection_limits
 from tidegate_realtime.main.starting import Plan
 from tidegate_realtime.main.versions import StoredVersions
 from tidegate_realtime.runtime.hosting import ModelHost
@@ -85,7 +85,8 @@ def _http(plan: Plan, parts: Parts) -> HttpServer:
 
         check_free(host, port)
         app = RsgiApp(edge.endpoint, edge.sweeper, edge.clock)
-        return GranianServer(app, host=host, port=port, tls=plan.tls)
+        limits = connection_limits(plan.serve)
+        return GranianServer(app, host=host, port=port, limits=limits, tls=plan.tls)
     asgi = AsgiApp(edge.endpoint, edge.sweeper, edge.clock)
     return _uvicorn(plan, asgi, claim(host, port), tls=plan.tls)
 
@@ -139,7 +140,13 @@ def _uvicorn(
 ) -> HttpServer:
     from tidegate_realtime.api.servers.uvicorn import UvicornServer  # only if asked for
 
-    return UvicornServer(app, claimed, drain_limit_s=_drain_limit_s(plan), tls=tls)
+    return UvicornServer(
+        app,
+        claimed,
+        drain_limit_s=_drain_limit_s(plan),
+        limits=connection_limits(plan.serve),
+        tls=tls,
+    )
 
 
 def _drain_limit_s(plan: Plan) -> float:
