@@ -44,7 +44,8 @@ async def warmed_up(
 async def test_warming_up_measures_the_sizes_and_derives_the_cap() -> None:
     driver = await warmed_up(FakeBackend(took_s=took_s))
     assert isinstance(driver.pace.cap, Cap)
-    assert (driver.pace.cap_rows, driver.pace.cap.limited_by) == (8, "slo")
+    assert (driver.pace.cap.calm_rows, driver.pace.cap.limited_by) == (8, "slo")
+    assert driver.pace.cap_rows == 16  # alone in time, and full under load
     assert driver.latency_model is not None
     samples = driver.latency_model.statistics().samples_by_size
     assert set(samples) == {1, 2, 4, 8, 16, 32}  # 32 rows take longer than the objective

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidegate.units import NS_PER_SECOND, Nanoseconds
-from tidegate_realtime.core.cap import Cap, Infeasible, compute_cap
+from tidegate_realtime.core.cap import Infeasible, compute_cap
 from tidegate_realtime.core.latency_model import LatencyModel
 from tidegate_realtime.core.ranks import quantile_rank
 from tidegate_realtime.core.size_samples import KEPT, SizeSamples
@@ -109,25 +109,14 @@ def test_the_cap_is_the_largest_size_within_every_bound(
         return b / model.mean_ns(b)
 
     best = max(map(throughput, model.sizes))
-    fitting = [b for b in model.sizes if not late(b) and (memory_rows is None or b <= memory_rows)]
+    fitting = [b for b in model.sizes if memory_rows is None or b <= memory_rows]
+    ending = [b for b in fitting if model.mean_ns(b) + overhead_ns <= objective_ns]
+    calm = [b for b in fitting if not late(b)]
+    least = model.sizes[0]
     knee = min(b for b in model.sizes if throughput(b) >= 0.97 * best)
-    assert cap.rows == min(max(fitting, default=model.sizes[0]), knee)
+    assert cap.rows == min(max(ending, default=least), knee)
+    assert cap.calm_rows == min(max(calm, default=least), cap.rows)
     assert (cap.warning is None) == (not late(1))
-    assert_need_is_least(cap, model, executors)
-
-
-def assert_need_is_least(cap: Cap, model: LatencyModel, executors: int) -> None:
-    """b_need by its definition, at loads around what each size can take."""
-    below = [b for b in model.sizes if b <= cap.rows]
-    for b in below:
-        for nudge in (0.999, 1.001):
-            load = nudge * 0.85 * executors * b / model.mean_ns(b) * NS_PER_SECOND
-            enough = [
-                size
-                for size in below
-                if executors * size / model.mean_ns(size) * NS_PER_SECOND >= load / 0.85
-            ]
-            assert cap.need_rows(load) == min(enough, default=cap.rows)
 
 
 @given(st.lists(st.tuples(st.integers(1, 10**6), st.integers(0, 200)), min_size=1, max_size=600))

@@ -30,7 +30,7 @@ from tidegate_realtime.core.request import Request, State
 
 pytestmark = pytest.mark.field_fault("S-13", "S-28", "S-42")
 
-LIVE = {State.WAITING, State.RUNNING}
+LIVE = {State.STANDBY, State.WAITING, State.RUNNING}
 OBJECTIVE_NS = 1_000_000
 SIZES = {"powers": (1, 2, 4, 8), "all": None, "few": (1, 3, 8)}
 
@@ -184,6 +184,9 @@ class ExactTimes(RuleBasedStateMachine):
         assert statistics.failed == ended[State.FAILED]
         assert statistics.probes == len(self.probes)
         assert statistics.rejected == self.rejected == sum(statistics.rejected_by_code.values())
+        standing_by = [r.rows for r in self.requests if r.state is State.STANDBY]
+        assert statistics.standby == len(standing_by)
+        assert sum(standing_by) <= self.batcher.pace.cap_rows
         assert self.batcher.pace.need_rows <= self.batcher.pace.cap_rows
 
     @invariant()

@@ -47,14 +47,16 @@ def cap_of(
 def test_symphonys_two_bounds_for_resnet50_at_25_ms(executors: int, expected: int) -> None:
     # arXiv 2308.07470: 2·l(7) = 24.886 ms alone, (1 + 1/8)·l(16) = 24.660 ms among eight
     cap = cap_of(linear(1.053, 5.072), slo_ms=25, executors=executors)
-    assert (cap.rows, cap.limited_by) == (expected, "slo")
+    assert (cap.slo_rows, cap.calm_rows) == (expected, expected)
+    assert (cap.rows, cap.limited_by) == (18, "slo")  # 18 rows end after 24.026 ms, 19 after 25.08
 
 
-def test_clockworks_resnet50_is_capped_at_8_for_25_ms() -> None:
+def test_clockworks_resnet50_leaves_room_for_who_just_missed_8_rows_of_25_ms() -> None:
     # OSDI 2020, measured points: 2·12.439 <= 25 < 2·21.729
     times_ms = {1: 3.322, 2: 5.271, 4: 7.495, 8: 12.439, 16: 21.729}
     cap = cap_of(measured(times_ms, sizes=(1, 2, 4, 8, 16)), slo_ms=25)
-    assert (cap.rows, cap.limited_by, cap.slo_rows, cap.knee_rows) == (8, "slo", 8, 16)
+    assert (cap.calm_rows, cap.slo_rows, cap.knee_rows) == (8, 8, 16)
+    assert cap.rows == 16  # 21.729 ms, alone in time
 
 
 @pytest.mark.parametrize("alpha_ms", [1.0, 1.2, 1.4, 1.6, 1.8])
@@ -87,13 +89,25 @@ def test_what_ends_at_the_largest_warmed_size_says_so() -> None:
 
 def test_overhead_is_taken_from_the_objective_first() -> None:
     model = linear(1.053, 5.072)
-    assert cap_of(model, slo_ms=25, overhead_ms=0.114).rows == 7
-    assert cap_of(model, slo_ms=25, overhead_ms=0.115).rows == 6
+    assert cap_of(model, slo_ms=25, overhead_ms=0.114).calm_rows == 7
+    assert cap_of(model, slo_ms=25, overhead_ms=0.115).calm_rows == 6
+    assert cap_of(model, slo_ms=25, overhead_ms=0.974).rows == 18
+    assert cap_of(model, slo_ms=25, overhead_ms=0.975).rows == 17
+
+
+def test_a_machine_whose_tails_grow_does_not_cut_requests_into_single_rows() -> None:
+    model = LatencyModel(percentile=0.99, sizes=(1, 8))
+    for rows, took_ms in ((1, 10), (8, 20)):
+        for place in range(120):  # every tenth call takes 70 ms longer
+            took_ns = ms_to_ns(took_ms + 70 * (place % 10 == 9))
+            model.observe(rows, took_ns, Nanoseconds(0))
+    cap = cap_of(model, slo_ms=85)
+    assert (cap.calm_rows, cap.rows) == (1, 8)
 
 
 def test_a_smallest_size_above_one_is_the_least_cap() -> None:
     cap = cap_of(measured({8: 20.0}, sizes=(8,)), slo_ms=25)
-    assert (cap.rows, cap.slo_rows, cap.limited_by) == (8, 0, "slo")
+    assert (cap.rows, cap.calm_rows, cap.slo_rows) == (8, 8, 0)
     assert cap.warning is not None
 
 
@@ -121,11 +135,11 @@ def test_a_miss_by_a_nanosecond_does_not_read_as_kept(needed_ns: int, shown: str
     assert f"takes {shown} ms at p99.9, the objective is 50 ms" in refused.message("risk@7")
 
 
-def test_an_objective_below_two_calls_caps_at_one_row_and_warns() -> None:
+def test_an_objective_below_two_calls_warns() -> None:
     model = measured({1: 30.0, 2: 31.0})
     assert cap_of(model, slo_ms=60).warning is None
     cap = cap_of(model, slo_ms=59)
-    assert (cap.rows, cap.limited_by) == (1, "slo")
+    assert (cap.slo_rows, cap.calm_rows) == (0, 1)
     assert cap.warning == (
         "a request that just missed a call may be late: the wait for an executor and its own call "
         "take up to 60 ms at p99, the objective is 59 ms; raise slo_ms, use a faster variant, or "
@@ -136,23 +150,6 @@ def test_an_objective_below_two_calls_caps_at_one_row_and_warns() -> None:
 def test_memory_below_the_smallest_size_is_a_bug_of_the_settings() -> None:
     with pytest.raises(ValueError, match="memory for 4 rows is less than the smallest size, 8"):
         cap_of(measured({8: 1.0}, sizes=(8,)), slo_ms=100, memory_rows=4)
-
-
-def test_the_need_grows_with_the_load_and_ends_at_the_cap() -> None:
-    cap = cap_of(linear(1.0, 9.0, largest=64), slo_ms=82)
-    assert cap.rows == 32
-    # b rows take b + 9 ms, and 85 % of that may be used: 85 rows/s one by one, 154.5 by twos
-    assert cap.need_rows(0) == 1
-    assert cap.need_rows(84) == 1
-    assert cap.need_rows(86) == 2
-    assert cap.need_rows(0.85 * 1_000 * 9 / 18) == 9
-    assert cap.need_rows(1e9) == 32
-
-
-def test_twice_the_executors_need_half_the_company() -> None:
-    model = linear(1.0, 9.0, largest=64)
-    two = cap_of(model, slo_ms=100, executors=2)
-    assert two.need_rows(2 * 0.85 * 1_000 * 9 / 18 - 1) == 9
 
 
 def test_nothing_measured_means_no_cap() -> None:
@@ -174,4 +171,5 @@ def test_the_cap_shrinks_when_the_model_slows_down() -> None:
         memory_rows=None,
     )
     assert isinstance(slower, Cap)
-    assert slower.rows < 7
+    assert slower.calm_rows < 7
+    assert slower.rows < 18

@@ -22,7 +22,7 @@ def measured(objective_ms: int, memory_rows: int | None = None) -> Pace:
 
 
 def test_each_bound_is_told_and_which_of_them_is_the_cap() -> None:
-    assert cap_numbers(measured(40)) == (8, 8, 32, 32, 1, "slo")
+    assert cap_numbers(measured(40)) == (16, 8, 32, 32, 1, "slo")
     assert cap_numbers(measured(1_000, memory_rows=4)) == (4, 32, 32, 4, 1, "memory")
     assert cap_numbers(measured(1_000)) == (32, 32, 32, 32, 1, "measured")
 

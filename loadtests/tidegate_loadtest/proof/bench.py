@@ -159,7 +159,7 @@ class Bench:
         of_rows = "" if rows == 1 else f" of {rows} rows"
         self._say(
             f"{setting.name} within {setting.slo_ms:g} ms; load 1 is {setting.capacity_rps:.0f} "
-            f"requests/s{of_rows}: b/m(b) with batches of {setting.cap.rows} rows, the cap at rest"
+            f"requests/s{of_rows}: b/m(b) with batches of {setting.cap.calm_rows} rows, b_slo"
         )
 
     def _tell(self, lines: Iterable[Line]) -> None:

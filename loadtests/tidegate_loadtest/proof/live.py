@@ -102,8 +102,8 @@ def load_lines(setting: Setting, runs: Mapping[float, Live]) -> Sequence[Line]:
 
 
 def _overload_lines(setting: Setting, load: float, run: Live) -> Sequence[Line]:
-    rows, cap_rows, at = run.mean_batch_rows, setting.cap.rows, f"at {load:g}x"
-    what, note = f"rows in a batch, of the cap at rest, {at}", f"{rows:.1f} of {cap_rows} rows"
+    rows, cap_rows, at = run.mean_batch_rows, setting.cap.calm_rows, f"at {load:g}x"
+    what, note = f"rows in a batch, of b_slo, {at}", f"{rows:.1f} of {cap_rows} rows"
     return [
         share(setting.name, f"executor idle {at}", max(0.0, 1 - run.busy), high=0.02),
         share(setting.name, what, rows / cap_rows, low=0.95, note=note),

@@ -53,7 +53,8 @@ class Setting:
     @property
     def capacity_rps(self) -> float:
         """Requests per second that full batches of that size carry: b/m(b), by their rows."""
-        rows_per_second = self.cap.rows * NS_PER_SECOND / self.profile.mean_ns(self.cap.rows)
+        rows = self.cap.calm_rows
+        rows_per_second = rows * NS_PER_SECOND / self.profile.mean_ns(rows)
         return rows_per_second / self.rows_per_request
 
     def arrivals(self, load: float, duration_s: float, *, seed: int = 1) -> Instants:

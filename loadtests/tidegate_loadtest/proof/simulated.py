@@ -34,7 +34,7 @@ class ObservedExecution:
         self.promised_ns: list[int] = []
         """L of each batch, when it started."""
         self.cap_rows: list[int] = []
-        """The cap in force at that moment."""
+        """b_slo at that moment: with more load batches are larger."""
         self._batcher = batcher
         self._execution = PaddedExecution(setting.profile, seed=seed)
 
@@ -43,7 +43,7 @@ class ObservedExecution:
         pace = self._batcher.pace
         assert pace.model is not None
         self.promised_ns.append(pace.model.tail_ns(rows))
-        self.cap_rows.append(pace.cap_rows)
+        self.cap_rows.append(pace.calm_rows)
         return self._execution.draw_ns(rows, now_ns)
 
 
@@ -106,7 +106,7 @@ def load_lines(runs: Mapping[float, Simulated]) -> Sequence[Line]:
             lines += [
                 share(WHERE, f"executor idle while rows wait {at}", idle, high=0.02),
                 share(
-                    WHERE, f"rows in a batch, of the cap {at}", run.cap_share, low=0.95, note=rows
+                    WHERE, f"rows in a batch, of b_slo, {at}", run.cap_share, low=0.95, note=rows
                 ),
             ]
     return lines

@@ -5,10 +5,9 @@ from typing import Literal, NamedTuple, TypeAlias
 from tidegate_realtime.core.cap import Cap, CapReason, Infeasible
 from tidegate_realtime.core.pace import Pace
 
-CapLimit: TypeAlias = CapReason | Literal["load", "too_slow", "set"]
-"""Beyond the bounds of ``core.cap``: it was raised above them because the load is more than such
-batches carry; not even one row is answered in time; nothing is derived, for nothing was promised.
-"""
+CapLimit: TypeAlias = CapReason | Literal["too_slow", "set"]
+"""Beyond the bounds of ``core.cap``: not even one row is answered in time; nothing is derived, for
+nothing was promised."""
 
 
 class CapNumbers(NamedTuple):
@@ -21,6 +20,11 @@ class CapNumbers(NamedTuple):
     need: int
     """What the present load asks for."""
     limited_by: CapLimit
+
+    @property
+    def calm(self) -> int:
+        """What leaves room for a request that just missed a call: batches are full with it."""
+        return max(1, min(self.effective, self.slo))
 
     def rows(self) -> dict[str, int]:
         """Return each number by its name."""
@@ -44,7 +48,7 @@ def cap_numbers(pace: Pace) -> CapNumbers:
                 knee=cap.knee_rows,
                 memory=cap.memory_rows,
                 need=pace.need_rows,
-                limited_by=cap.limited_by if rows <= cap.rows else "load",
+                limited_by=cap.limited_by,
             )
         case Infeasible():
             return CapNumbers(rows, 0, rows, rows, pace.need_rows, "too_slow")

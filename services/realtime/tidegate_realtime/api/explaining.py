@@ -166,12 +166,12 @@ _URGENT: Final[tuple[Callable[[Observed], Iterator[Finding]], ...]] = (_refused,
 
 def _size(observed: Observed) -> Finding:
     """Say what decided about the size of most batches."""
-    rows, cap_rows = f"{observed.batch_rows:.1f}", observed.cap.effective
+    rows, full_rows = f"{observed.batch_rows:.1f}", observed.cap.calm
     connections = ceil(observed.in_progress)
-    if observed.batch_rows >= _FULL * cap_rows:
+    if observed.batch_rows >= _FULL * full_rows:
         return Finding(
             kind="full",
-            said=f"Batches are full: they hold {rows} of at most {cap_rows} rows.",
+            said=f"Batches are full: they hold {rows} of {full_rows} rows.",
             change="a larger cap; see the next line",
         )
     if observed.busy_ratio < _BUSY:
@@ -188,7 +188,7 @@ def _size(observed: Observed) -> Finding:
             "more rows, the first of them would have been late.",
             change="allow more time: slo_ms, or Tidegate-Deadline-Ms of those who ask",
         )
-    if observed.places < _FULL * cap_rows:
+    if observed.places < _FULL * full_rows:
         return Finding(
             kind="few_callers",
             said=f"Too few concurrent clients: at {_counted(connections, 'connection')} and "
@@ -218,14 +218,23 @@ def _cap(observed: Observed) -> Finding:
     }
     return Finding(
         kind=f"cap_{observed.cap.limited_by}",
-        said=f"A batch may hold {rows}: {said.format(**numbers)}.",
+        said=f"A batch may hold {rows}: {said.format(**numbers)}.{_calm(observed.cap)}",
         change=change.format(**numbers),
+    )
+
+
+def _calm(cap: CapNumbers) -> str:
+    if cap.calm == cap.effective:
+        return ""
+    return (
+        f" Beyond {cap.calm}, which leave room for who just missed a call, it grows only with rows "
+        "that cannot wait for another."
     )
 
 
 _CAPS: Final[Mapping[CapLimit, tuple[str, str]]] = {
     "slo": (
-        "who just missed a call waits for it and then for its own, both within {objective}",
+        "a call with more would not end within {objective}",
         "raise slo_ms, or use a faster variant",
     ),
     "knee": (
@@ -236,10 +245,6 @@ _CAPS: Final[Mapping[CapLimit, tuple[str, str]]] = {
     "measured": (
         "that is the largest size that this model runs, or that was measured",
         "publish the model with a larger or a free batch axis, if it has a fixed one",
-    ),
-    "load": (
-        "more arrives than batches of {slo_rows} carry, so that larger ones run while it lasts",
-        "add replicas, or use a faster variant",
     ),
     "too_slow": (
         "not even one is answered within {objective}, for it takes {one_row}",

@@ -17,10 +17,11 @@ O(1); the plan is made again after each batch. One in the middle plans anew.
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from math import sqrt
 from operator import itemgetter
 from typing import Final, NamedTuple, TypeAlias
 
-from tidegate.units import NS_PER_MS, Nanoseconds
+from tidegate.units import NS_PER_MS, NS_PER_SECOND, Nanoseconds
 from tidegate_realtime.core.commands import Batch
 from tidegate_realtime.core.deadline_queue import DeadlineQueue, Entry
 from tidegate_realtime.core.lanes import Lanes
@@ -29,6 +30,7 @@ from tidegate_realtime.core.plan import FOREVER, Free, Plan, batches_of
 from tidegate_realtime.core.request import Request
 from tidegate_realtime.core.sojourn import Sojourn
 from tidegate_realtime.core.statistics import RefusalCode
+from tidegate_realtime.core.turns import Seat
 
 MOST_BEHIND: Final = 64
 """Batches behind a request that are looked at; with more, nobody is let in before them."""
@@ -39,6 +41,10 @@ _HICCUP_SHARE: Final = 4
 less than the event loop takes to learn that the call has ended, and 20 in 1,000 requests of 200
 connections were refused for it."""
 _LEAST_RETRY_NS: Final = NS_PER_MS
+BULK: Final = 3
+"""The class whose requests are all patient."""
+FLUCTUATION: Final = 3.0
+"""Standard deviations of Poisson arrivals that may stay away: beyond there is no hope."""
 
 
 Step: TypeAlias = tuple[Request, int]
@@ -53,6 +59,8 @@ class Refusal(NamedTuple):
     """From its arrival to its answer, had it been admitted."""
     retry_after_ns: Nanoseconds | None = None
     """When it would fit, if nothing else came."""
+    is_open: bool = False
+    """Whether it would fit if fewer others came than usual."""
 
 
 class Admission:
@@ -65,6 +73,8 @@ class Admission:
         self._plan: Plan | None = None
         self._valid_until_ns = 0
         self._is_idle = False  # an executor would begin the open batch at once
+        self.seat: Seat | None = None
+        """The place among the models that share executors; ``None``: they are its own."""
 
     def forget(self) -> None:
         """Plan anew for the next request: batches have started or ended, or rows have left."""
@@ -81,6 +91,9 @@ class Admission:
             retries: Parts of failed batches, which go first.
             now_ns: The present.
         """
+        limit_ns = self._pace.objective_ns or FOREVER
+        if request.priority == BULK or request.deadline_at_ns - request.arrived_at_ns > limit_ns:
+            request.is_patient = True
         lane = self._lanes.lane_of(request)
         is_last = (
             lane.rows == self._lanes.rows
@@ -91,9 +104,12 @@ class Admission:
         if plan is None or not is_last or now_ns > self._valid_until_ns:
             self._plan = None
             free = self._free(running, retries, now_ns)
+            if self.seat is not None:
+                free = self.seat.behind_others(free, request.deadline_at_ns, Nanoseconds(now_ns))
+                self._is_idle = self._is_idle and any(at_ns <= now_ns for at_ns, _ in free)
             if not free:
                 return Refusal("backend_unavailable")
-            plan = Plan(self._pace, free)
+            plan = Plan(self._pace, free, most_rows=self._lanes.limit_rows(self._pace))
             if not is_last:
                 return self._admit_within(request, lane, plan)
             self._plan_lane(lane, plan)
@@ -113,9 +129,9 @@ class Admission:
         strict_ns = deadline_ns - self._sojourn.strictness_ns
         promised = plan.promise_rows(place, need_rows, start, strict_ns)
         if not promised:
-            rows = min(max(place, need_rows), self._pace.cap_rows)
-            return self._unreachable(request, plan.ends_by_ns(rows, start))
+            return self._unreachable(request, plan, start, place, need_rows)
         request.reserved_rows = promised
+        request.predicted_at_ns = Nanoseconds(int(plan.ends_by_ns(promised, start)))
         plan.add(rows, deadline_ns)
         self._lanes.push(request)
         return None
@@ -141,31 +157,49 @@ class Admission:
         """Promise its own batch, and look at every batch behind it."""
         need_rows = 0 if self._is_idle and plan.batches == 1 else self._pace.need_rows
         moved: list[tuple[Request, int]] = []
+        harms = False
         for head, place in steps:
             start = plan.start
             if place:
                 strict_ns = request.deadline_at_ns - self._sojourn.strictness_ns
                 promised = plan.promise_rows(place, need_rows, start, strict_ns)
                 moved = [(request, promised)]
-                own_rows = min(max(place, need_rows), self._pace.cap_rows)
-                answered_by_ns = plan.ends_by_ns(own_rows, start)
+                own_start, own_place = start, place
             else:
                 promised = plan.promise_rows(plan.rows, 0, start, plan.deadline_ns)
                 moved.append((head, min(head.reserved_rows, promised)))
+                harms = True
             if not promised or len(moved) > MOST_BEHIND:
-                return self._unreachable(request, answered_by_ns)
+                refusal = self._unreachable(request, plan, own_start, own_place, need_rows)
+                return refusal._replace(is_open=refusal.is_open and not harms)
         for each, rows in moved:
             each.reserved_rows = rows
+        ends_by_ns = plan.ends_by_ns(request.reserved_rows, own_start)
+        request.predicted_at_ns = Nanoseconds(int(ends_by_ns))
         return None
 
-    def _unreachable(self, request: Request, answered_by_ns: float) -> Refusal:
-        answered_at_ns = int(answered_by_ns)
+    def _unreachable(
+        self, request: Request, plan: Plan, start: Free, place: int, need_rows: int
+    ) -> Refusal:
+        pace = self._pace
+        rows = min(max(place, need_rows), pace.cap_rows)
+        answered_at_ns = int(plan.ends_by_ns(rows, start))
         late_ns = answered_at_ns - request.deadline_at_ns + self._sojourn.strictness_ns
         return Refusal(
             "deadline_unreachable",
             Nanoseconds(answered_at_ns - request.arrived_at_ns),
             Nanoseconds(max(late_ns, _LEAST_RETRY_NS)),
+            is_open=not self._is_idle and self._is_open(request, start[0], place),
         )
+
+    def _is_open(self, request: Request, start_ns: float, place: int) -> bool:
+        """Whether it would be in time, on average, if far fewer others came than usual."""
+        pace = self._pace
+        assert pace.model is not None
+        expected = pace.rows_per_second * (start_ns - request.arrived_at_ns) / NS_PER_SECOND
+        fewest = max(0.0, expected - FLUCTUATION * sqrt(max(0.0, expected)))
+        rows = min(place + int(fewest), pace.cap_rows)
+        return start_ns + pace.overhead_ns + pace.model.mean_ns(rows) < request.deadline_at_ns
 
     def _plan_lane(self, lane: DeadlineQueue, plan: Plan) -> None:
         entries = lane.single_rows()

@@ -1,33 +1,33 @@
 """How large a batch may be: derived from the objective and from measured times, never set.
 
-Four bounds, in rows; the cap is the least of them (symbols as in ``latency_model``; k executors,
-o the overhead outside the model call):
+The cap is the least of four bounds, in rows (symbols as in ``latency_model``; k executors, o the
+overhead outside the model call):
 
-- *slo*: the largest b with (1 + 1/k)·L(b) + o within the objective. A request that just missed a
-  batch waits for an executor, then rides in its own batch. For k = 1 that is the half rule of
-  Nexus (Shen et al., SOSP 2019, section 4.1); for staggered executors Symphony's bound (Chen et
-  al., arXiv 2308.07470).
+- *slo*: the largest b with m(b) + o within the objective: one call alone must end in time. By the
+  mean, because whoever is promised an answer was promised it by the tail (``admission``): a busy
+  machine, whose tails grow, shall not cut every request into calls of one row.
 - *knee*: the smallest b with at least 97 % of the best throughput b/m(b): no latency is spent for
   the last 3 %.
 - *memory*: the largest b that fits the configured memory.
 - *measured*: the largest size that was warmed. Beyond it nothing is promised.
+
+b_slo is the largest b with (1 + 1/k)·L(b) + o within the objective: a request that just missed a
+batch waits for an executor, then rides in its own batch. For k = 1 that is the half rule of Nexus
+(Shen et al., SOSP 2019, section 4.1); for staggered executors Symphony's bound (Chen et al., arXiv
+2308.07470). Only rows that cannot wait for another batch make one larger than that (``pace``).
 """
 
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Final, Literal
 
-from tidegate.units import NS_PER_SECOND, Nanoseconds
+from tidegate.units import Nanoseconds
 from tidegate_realtime.core.latency_model import LatencyModel
 
 KNEE_SHARE: Final = 0.97
 """Of the best throughput; the rest is within the error of the measurement."""
-LOAD_SHARE: Final = 0.85
-"""Of an executor's capacity that arrivals may use before batches must grow: at full use the queue
-would have no end."""
 
 CapReason = Literal["slo", "knee", "memory", "measured"]
 """Which bound is the least, and so what would change the cap."""
@@ -35,27 +35,20 @@ CapReason = Literal["slo", "knee", "memory", "measured"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cap:
-    """The cap, the bounds that it comes from, and how much company a load needs."""
+    """The cap and the bounds that it comes from."""
 
     rows: int
     """Most rows in a batch: an allowed size."""
     limited_by: CapReason
+    calm_rows: int
+    """Most rows in a batch that leaves room for who just missed it: b_slo, and at most ``rows``."""
     slo_rows: int
-    """0 if the objective leaves no time to wait for another batch."""
+    """b_slo; 0 if the objective leaves no time to wait for another batch."""
     knee_rows: int
     memory_rows: int
     """The largest measured size if memory is not limited."""
     warning: str | None
     """What the operator should know, and do; ``None`` if all is well."""
-    sizes: Sequence[int]
-    """Allowed sizes up to the cap."""
-    capacities: Sequence[float]
-    """Rows/s that all executors can take with batches of at most each size, at 85 % of use."""
-
-    def need_rows(self, rows_per_second: float) -> int:
-        """Return b_need: the smallest size that keeps up with a load, or the cap if none does."""
-        at = bisect_left(self.capacities, rows_per_second)
-        return self.sizes[at] if at < len(self.sizes) else self.rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,11 +99,10 @@ def compute_cap(
             needed_ns=needed_ns, objective_ns=objective_ns, percentile=model.percentile
         )
     sizes = model.sizes
-    at_most_ns = executors * budget_ns // (executors + 1)
     bounds: dict[CapReason, int] = {  # among equals the first names the reason
         "measured": sizes[-1],
         "memory": sizes[-1] if memory_rows is None else _last(sizes, lambda b: b <= memory_rows),
-        "slo": _last(sizes, lambda b: model.tail_ns(b) <= at_most_ns),
+        "slo": max(sizes[0], _last(sizes, lambda b: model.mean_ns(b) <= budget_ns)),
         "knee": _knee(model, sizes),
     }
     if not bounds["memory"]:
@@ -118,16 +110,17 @@ def compute_cap(
             f"memory for {memory_rows} rows is less than the smallest size, {sizes[0]}"
         )
     limited_by = min(bounds, key=bounds.__getitem__)
-    rows = max(sizes[0], bounds[limited_by])
+    rows = bounds[limited_by]
+    with_wait_ns = executors * budget_ns // (executors + 1)
+    slo_rows = _last(sizes, lambda b: model.tail_ns(b) <= with_wait_ns)
     return Cap(
         rows=rows,
         limited_by=limited_by,
-        slo_rows=bounds["slo"],
+        calm_rows=max(sizes[0], min(rows, slo_rows)),
+        slo_rows=slo_rows,
         knee_rows=bounds["knee"],
         memory_rows=bounds["memory"],
-        warning=None if bounds["slo"] else _warning(model, objective_ns, overhead_ns, executors),
-        sizes=(below := [size for size in sizes if size <= rows]),
-        capacities=_capacities(model, below, executors),
+        warning=None if slo_rows else _warning(model, objective_ns, overhead_ns, executors),
     )
 
 
@@ -141,12 +134,6 @@ def _knee(model: LatencyModel, sizes: Sequence[int]) -> int:
     throughputs = [size / model.mean_ns(size) for size in sizes]
     enough = KNEE_SHARE * max(throughputs)
     return next(size for size, each in zip(sizes, throughputs, strict=True) if each >= enough)
-
-
-def _capacities(model: LatencyModel, sizes: Sequence[int], executors: int) -> list[float]:
-    """List what batches of at most each size can take; it never falls."""
-    busy = LOAD_SHARE * executors * NS_PER_SECOND
-    return list(accumulate((busy * size / model.mean_ns(size) for size in sizes), max))
 
 
 def _warning(model: LatencyModel, objective_ns: int, overhead_ns: int, executors: int) -> str:

@@ -43,18 +43,22 @@ class Choice(NamedTuple):
 
 def choose(lanes: Lanes, pace: Pace, now_ns: Nanoseconds) -> Choice:
     """Choose for an executor that is idle now; rows wait."""
-    rows = min(pace.cap_rows, lanes.rows)
     model = pace.model
     if model is None or not pace.sizes:
         return Choice(pace.cap_rows)
+    most_rows = lanes.limit_rows(pace)
+    rows = min(most_rows, lanes.rows)
     begin_ns = now_ns + pace.overhead_ns
     lane = lanes.sole()
     first = lane.first() if lane is not None else None
     if lane is not None and first is not None and first.sheddable:
         if begin_ns + model.mean_ns(rows) < first.deadline_at_ns:
-            return Choice(pace.cap_rows)
-        return _shrink([(first, 0)], rows, pace, begin_ns, lane.least_rows(pace.cap_rows))
-    return _choose_among_several(lanes, pace, rows, begin_ns)
+            return Choice(most_rows)
+        least_rows = lane.least_rows(pace.cap_rows)
+        choice = _shrink([(first, 0)], rows, pace, begin_ns, least_rows)
+    else:
+        choice = _choose_among_several(lanes, pace, rows, begin_ns)
+    return choice._replace(rows=most_rows) if choice.rows == rows else choice
 
 
 def _choose_among_several(lanes: Lanes, pace: Pace, rows: int, begin_ns: int) -> Choice:
@@ -109,7 +113,7 @@ def _shrink(
         last = urgent[-1][0] if urgent else None
         if last is None or begin_ns + model.mean_ns(size) < last.deadline_at_ns:
             if size == rows:
-                return Choice(pace.cap_rows)
+                return Choice(rows)
             if size >= _enough(last, pace) or _is_nearly_as_good(size, rows, model):
                 return Choice(size, is_shrunk=True)
             break

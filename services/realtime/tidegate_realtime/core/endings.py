@@ -3,6 +3,8 @@
 Who ends leaves the queue with all his rows, and the plan of admission no longer counts on them.
 """
 
+from collections.abc import Iterable
+
 from tidegate.units import Nanoseconds
 from tidegate_realtime.core.admission import Admission, Refusal
 from tidegate_realtime.core.bisection import Verdict, still_wanted
@@ -12,6 +14,7 @@ from tidegate_realtime.core.ledger import Ledger
 from tidegate_realtime.core.pace import Pace
 from tidegate_realtime.core.probes import Probes
 from tidegate_realtime.core.request import Event, Request, State
+from tidegate_realtime.core.standby import Standby
 
 RUNNING, ANSWERED = State.RUNNING, State.ANSWERED
 """Local names, because looking a member up in its class takes four times as long."""
@@ -20,11 +23,19 @@ RUNNING, ANSWERED = State.RUNNING, State.ANSWERED
 class Endings:
     """The one place where a request of a batcher reaches its end."""
 
-    __slots__ = ("_admission", "_lanes", "_ledger", "_pace", "_probes")
+    __slots__ = ("_admission", "_lanes", "_ledger", "_pace", "_probes", "_standby")
 
-    def __init__(self, ledger: Ledger, lanes: Lanes, admission: Admission, pace: Pace) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        lanes: Lanes,
+        admission: Admission,
+        pace: Pace,
+        standby: Standby,
+    ) -> None:
         self._ledger = ledger
         self._lanes = lanes
+        self._standby = standby
         self._admission = admission
         self._pace = pace
         self._probes = Probes()
@@ -70,9 +81,15 @@ class Endings:
             probe.unanswered_rows = probe.rows
             lanes.push_unsheddable(probe, now_ns + self._pace.margin_ns)
             self._admission.forget()
-        predicted_ns, again_ns = refusal.predicted_ns, refusal.retry_after_ns
-        commands.append(Reject(request, refusal.code, rows_ahead, predicted_ns, again_ns, probe))
+        commands.append(_reject(request, refusal, rows_ahead, probe))
         return probe is not None
+
+    def refuse_held(self, held: Iterable[tuple[Request, Refusal]], commands: list[Command]) -> None:
+        """Refuse those who stood by in vain; no probe is needed to know that this was right."""
+        for request, refusal in held:
+            self._ledger.move(request, Event.REFUSED)
+            self._ledger.rejected_by_code[refusal.code] += 1
+            commands.append(_reject(request, refusal, self._lanes.rows, None))
 
     def expire(self, request: Request, commands: list[Command]) -> None:
         """End a request that is late, or will be."""
@@ -87,6 +104,7 @@ class Endings:
             IllegalTransitionError: It has ended.
         """
         self._ledger.move(request, Event.CALLER_LEFT)
+        self._standby.discard(request)
         if request.waiting_rows:
             self._lanes.discard(request)
             self._admission.forget()
@@ -129,3 +147,8 @@ class Endings:
         else:
             self._ledger.move(request, Event.BATCH_ENDED)
             self._ledger.late += now_ns > request.deadline_at_ns
+
+
+def _reject(request: Request, refusal: Refusal, rows_ahead: int, probe: Request | None) -> Reject:
+    predicted_ns, again_ns = refusal.predicted_ns, refusal.retry_after_ns
+    return Reject(request, refusal.code, rows_ahead, predicted_ns, again_ns, probe)

@@ -14,6 +14,7 @@ from typing import Final
 
 from tidegate.units import NS_PER_MS, NS_PER_SECOND, Nanoseconds
 from tidegate_realtime.core.commands import Batch
+from tidegate_realtime.core.latency_model import LatencyModel
 from tidegate_realtime.core.request import IllegalTransitionError
 
 HUNG_TAILS: Final = 30
@@ -66,6 +67,14 @@ class Executors:
         """Take note that executors have come, or left."""
         self.usable += by
         self.idle += by
+
+    def free_at_ns(self, model: LatencyModel | None, now_ns: Nanoseconds) -> int:
+        """Return when the first executor is free, on average, or now."""
+        if self.idle > 0 or model is None or not self.running:
+            return now_ns
+        largest = model.largest_size
+        ends = [b.started_at_ns + model.mean_ns(min(b.rows, largest)) for b in self.running]
+        return max(now_ns, min(ends))
 
     def hung(self, now_ns: Nanoseconds) -> list[Batch]:
         """List the calls that are to be given up."""

@@ -7,24 +7,46 @@ the harm of others, ends on the way.
 from tidegate.units import Nanoseconds
 from tidegate_realtime.core.bisection import Bisection
 from tidegate_realtime.core.choice import Choice, choose, late_among
-from tidegate_realtime.core.commands import Batch, Command
+from tidegate_realtime.core.commands import Batch, Command, Piece
 from tidegate_realtime.core.endings import Endings
 from tidegate_realtime.core.holding import Holding
 from tidegate_realtime.core.lanes import Lanes
+from tidegate_realtime.core.ledger import Ledger
 from tidegate_realtime.core.pace import Pace
+from tidegate_realtime.core.request import Event
+from tidegate_realtime.core.standby import Standby
 from tidegate_realtime.core.statistics import DispatchReason
 
 
 class Formation:
     """What one model would run next."""
 
-    __slots__ = ("_bisection", "_endings", "_lanes", "_pace", "holding", "is_draining")
+    __slots__ = (
+        "_bisection",
+        "_endings",
+        "_lanes",
+        "_ledger",
+        "_pace",
+        "_standby",
+        "holding",
+        "is_draining",
+    )
 
-    def __init__(self, lanes: Lanes, pace: Pace, bisection: Bisection, endings: Endings) -> None:
+    def __init__(
+        self,
+        lanes: Lanes,
+        pace: Pace,
+        bisection: Bisection,
+        endings: Endings,
+        standby: Standby,
+        ledger: Ledger,
+    ) -> None:
         self._lanes = lanes
         self._pace = pace
         self._bisection = bisection
         self._endings = endings
+        self._standby = standby
+        self._ledger = ledger
         self.holding = Holding()
         self.is_draining = False
         """Whether no company will come."""
@@ -54,7 +76,8 @@ class Formation:
                 batch = self._from_queue(self._reason(executors, waited), now_ns, commands)
             if batch is not None:
                 return batch
-        return None
+        pieces = self._standing_by([], now_ns)
+        return _batch(pieces, "free") if pieces else None
 
     def _from_queue(
         self, reason: DispatchReason, now_ns: Nanoseconds, commands: list[Command]
@@ -83,7 +106,19 @@ class Formation:
             pieces = [piece for piece in pieces if piece.request not in late]
         if choice.is_shrunk or blocked:
             reason = "fits" if choice.is_shrunk else "full"
-        return Batch(pieces, sum([p.rows for p in pieces]), reason) if pieces else None
+        if pieces and not self._lanes.rows:
+            pieces = sorted([*pieces, *self._standing_by(pieces, now_ns)], key=_deadline)
+        return _batch(pieces, reason) if pieces else None
+
+    def _standing_by(self, pieces: list[Piece], now_ns: Nanoseconds) -> list[Piece]:
+        """Admit those who stand by to the places that are left; nobody waits for these."""
+        if not self._standby.rows:
+            return []
+        added = self._standby.fill(pieces, now_ns)
+        for piece in added:
+            self._ledger.move(piece.request, Event.ADMITTED)
+            piece.request.unanswered_rows = piece.rows
+        return added
 
     def _next_part(self, now_ns: Nanoseconds, commands: list[Command]) -> Batch | None:
         """Take a part of a batch that failed, unless it must be looked at again."""
@@ -104,3 +139,11 @@ class Formation:
         if executors == 1 or not self._pace.is_known:
             return "free"
         return "drain" if self.is_draining else "need_met"
+
+
+def _batch(pieces: list[Piece], reason: DispatchReason) -> Batch:
+    return Batch(pieces, sum([piece.rows for piece in pieces]), reason)
+
+
+def _deadline(piece: Piece) -> Nanoseconds:
+    return piece.request.deadline_at_ns

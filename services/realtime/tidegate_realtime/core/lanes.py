@@ -17,6 +17,7 @@ from typing import Final
 from tidegate.units import Nanoseconds
 from tidegate_realtime.core.commands import Piece
 from tidegate_realtime.core.deadline_queue import ANY_SHAPE, DeadlineQueue
+from tidegate_realtime.core.pace import Pace
 from tidegate_realtime.core.request import Request
 from tidegate_realtime.core.statistics import QueueStatistics
 
@@ -28,7 +29,7 @@ LATE: Final = 3
 class Lanes:
     """One queue per class, and whose turn it is."""
 
-    __slots__ = ("_by_request", "_credit", "_lanes", "_turn", "byte_count", "rows")
+    __slots__ = ("_credit", "_lanes", "_patient_rows", "_turn", "byte_count", "rows")
 
     def __init__(self) -> None:
         self._lanes = tuple(DeadlineQueue() for _ in SHARES)
@@ -36,22 +37,21 @@ class Lanes:
         self._turn = 0
         self.rows = 0
         """Rows waiting in all classes."""
+        self._patient_rows = 0
         self.byte_count = 0
         """Bytes of the inputs of every request with rows waiting."""
 
     def push(self, request: Request) -> None:
         """Queue all rows of a request in its class."""
         self._lanes[request.priority - 1].push(request, request.rows)
-        self.rows += request.rows
-        self.byte_count += request.size_bytes
+        self._count(request, request.rows, request.size_bytes)
 
     def push_late(self, request: Request, rows: int) -> None:
         """Queue the last ``rows`` of a request that nothing hurries any more."""
         request.is_late = True
         newest_ns = Nanoseconds(-request.arrived_at_ns) if request.is_newest_first else None
         self._lanes[LATE].push(request, rows, rank_ns=newest_ns)
-        self.rows += rows
-        self.byte_count += request.size_bytes
+        self._count(request, rows, request.size_bytes)
 
     def push_unsheddable(self, request: Request, hopeless_ns: int) -> None:
         """Queue a request that nobody refuses; with the late ones, if it cannot be in time.
@@ -64,6 +64,7 @@ class Lanes:
             request: Not sheddable.
             hopeless_ns: Whoever has a deadline until then cannot be answered in time.
         """
+        request.is_patient = True
         overtakes = request.is_probe and not self.lane_of(request).goes_last(request)
         if overtakes or request.deadline_at_ns <= hopeless_ns:
             self.push_late(request, request.rows)
@@ -75,14 +76,24 @@ class Lanes:
         rows = request.waiting_rows
         if rows:
             self._queue_of(request).discard(request)
-            self.rows -= rows
-            self.byte_count -= request.size_bytes
+            self._count(request, -rows, -request.size_bytes)
 
     def withdraw(self, request: Request) -> None:
         """Undo the last ``push``, as if it had not been."""
-        self.rows -= request.waiting_rows
-        self.byte_count -= request.size_bytes
+        self._count(request, -request.waiting_rows, -request.size_bytes)
         self.lane_of(request).withdraw(request)
+
+    def limit_rows(self, pace: Pace) -> int:
+        """Return the most rows that the next batch may have.
+
+        Beyond ``Pace.calm_rows`` only as many as there are that cannot wait for the one after it.
+        """
+        if not self._patient_rows:
+            return pace.cap_rows
+        first = next(self.in_order())
+        least_rows = first.waiting_rows if first.rows <= pace.cap_rows else 1
+        hurried_rows = min(pace.cap_rows, self.rows - self._patient_rows)
+        return max(pace.calm_rows, hurried_rows, least_rows)
 
     def sole(self) -> DeadlineQueue | None:
         """Return the only lane with rows; ``None`` if there are none or several."""
@@ -111,9 +122,8 @@ class Lanes:
             pieces, blocked = self._take_in_turns(limit_rows, whole_rows)
             pieces = sorted(_joined(pieces), key=_deadline)
         for piece in pieces:
-            self.rows -= piece.rows
-            if piece.request.size_bytes and not piece.request.waiting_rows:
-                self.byte_count -= piece.request.size_bytes
+            request = piece.request
+            self._count(request, -piece.rows, 0 if request.waiting_rows else -request.size_bytes)
         return pieces, blocked
 
     def take_due(self, until_ns: Nanoseconds) -> list[tuple[Request, int]]:
@@ -126,8 +136,7 @@ class Lanes:
             if lane.rows:
                 due += lane.take_due(until_ns)
         for request, rows in due:
-            self.rows -= rows
-            self.byte_count -= request.size_bytes
+            self._count(request, -rows, -request.size_bytes)
         return due
 
     def earliest_deadline_at_ns(self) -> Nanoseconds | None:
@@ -139,6 +148,10 @@ class Lanes:
                 if earliest_ns is None or (at_ns is not None and at_ns < earliest_ns):
                     earliest_ns = at_ns
         return earliest_ns
+
+    def rows_until(self, at_ns: int) -> int:
+        """Count the rows that are not late and have a deadline until then."""
+        return sum(lane.rows_until(at_ns) for lane in self._lanes[:LATE])
 
     def in_order(self) -> Iterator[Request]:
         """Go through what waits in the order in which it will be taken, shapes aside."""
@@ -175,6 +188,12 @@ class Lanes:
             waiting_since_ns=min(since, default=None),
             earliest_deadline_at_ns=min(first, default=None),
         )
+
+    def _count(self, request: Request, rows: int, size_bytes: int) -> None:
+        self.rows += rows
+        self.byte_count += size_bytes
+        if request.is_patient:
+            self._patient_rows += rows
 
     def _queue_of(self, request: Request) -> DeadlineQueue:
         return self._lanes[LATE if request.is_late else request.priority - 1]

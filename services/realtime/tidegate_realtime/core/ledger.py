@@ -51,7 +51,7 @@ class Ledger:
     @property
     def accepted(self) -> int:
         """Requests admitted so far, however they ended."""
-        return self.arrived - self.counts[State.REJECTED]
+        return self.arrived - self.counts[State.REJECTED] - self.counts[State.STANDBY]
 
     def move(self, request: Request, event: Event) -> None:
         """Apply an event to a request.
@@ -91,6 +91,7 @@ class Ledger:
         counts = self.counts
         return BatcherStatistics(
             arrived=self.arrived,
+            standby=counts[State.STANDBY],
             waiting=counts[State.WAITING],
             running=counts[State.RUNNING],
             answered=counts[State.ANSWERED],

@@ -18,7 +18,7 @@ nobody waits for any more is terminated, and one that hangs is given up (``execu
 from tidegate.errors import BackendError
 from tidegate.units import Nanoseconds, ns_to_ms
 from tidegate_realtime.core.admission import Admission, Refusal
-from tidegate_realtime.core.bisection import Bisection, still_wanted
+from tidegate_realtime.core.bisection import Bisection
 from tidegate_realtime.core.commands import (
     Answer,
     Batch,
@@ -26,7 +26,6 @@ from tidegate_realtime.core.commands import (
     GiveUp,
     StartBatch,
     Terminate,
-    WakeAt,
 )
 from tidegate_realtime.core.endings import Endings
 from tidegate_realtime.core.executors import Executors
@@ -37,10 +36,13 @@ from tidegate_realtime.core.ledger import Ledger
 from tidegate_realtime.core.limits import BatchLimits
 from tidegate_realtime.core.overhead import Overhead
 from tidegate_realtime.core.pace import Pace
-from tidegate_realtime.core.plan import FOREVER
-from tidegate_realtime.core.request import Request, State, check_arrival
+from tidegate_realtime.core.request import Event, Request, State, check_arrival
+from tidegate_realtime.core.sharing import SharingModel
 from tidegate_realtime.core.sojourn import Sojourn
+from tidegate_realtime.core.standby import Standby
 from tidegate_realtime.core.statistics import BatcherStatistics
+from tidegate_realtime.core.turns import Seat, Turns
+from tidegate_realtime.core.waking import Waking
 
 RUNNING = State.RUNNING
 """A local name, because looking a member up in its class takes four times as long."""
@@ -75,17 +77,37 @@ class MicroBatcher:
         self._sojourn = Sojourn()
         self._admission = Admission(self.pace, self._lanes, self._sojourn)
         self._ledger = Ledger()
-        self._endings = Endings(self._ledger, self._lanes, self._admission, self.pace)
+        self._standby = Standby(self.pace)
+        self._endings = Endings(
+            self._ledger, self._lanes, self._admission, self.pace, self._standby
+        )
         self._bisection = Bisection()
-        self._formation = Formation(self._lanes, self.pace, self._bisection, self._endings)
-        self._wake_at_ns = FOREVER
+        self._formation = Formation(
+            self._lanes, self.pace, self._bisection, self._endings, self._standby, self._ledger
+        )
+        self.seat: Seat | None = None
+        """The place among the models that share executors; ``None``: they are its own."""
+        self._waking = Waking(self._lanes, self._standby, self.pace, self._formation.holding)
+
+    def share(self, turns: Turns) -> Seat:
+        """Use executors only when it is this model's turn; to be called before any event."""
+        sharing = SharingModel(
+            self._lanes,
+            self.pace,
+            self._executors,
+            self._bisection,
+            self._formation,
+            self._admission,
+        )
+        self.seat = self._admission.seat = turns.join(sharing)
+        return self.seat
 
     def on_arrival(self, request: Request, now_ns: Nanoseconds) -> list[Command]:
         """Queue a new request, or refuse it; it starts at once where an executor is idle."""
         check_arrival(request)
-        commands = self._expire_due(now_ns) if now_ns >= self._wake_at_ns else []
+        commands = self._expire_due(now_ns) if now_ns >= self._waking.at_ns else []
         self._ledger.arrived += 1
-        if self.pace.on_arrival(request.rows, now_ns, is_empty=not self._lanes.rows):
+        if self.pace.on_arrival(request.rows, now_ns):
             self._admission.forget()
         refusal = self._admit(request, now_ns)
         if refusal is None:
@@ -94,7 +116,7 @@ class MicroBatcher:
             return commands  # nothing has changed
         if self._executors.idle > 0:
             self._dispatch(now_ns, commands)
-        if commands or request.deadline_at_ns - self.pace.margin_ns < self._wake_at_ns:
+        if commands or request.deadline_at_ns - self.pace.margin_ns < self._waking.at_ns:
             self._wake(commands)
         return commands
 
@@ -123,7 +145,7 @@ class MicroBatcher:
             IllegalTransitionError: The batch is not running.
         """
         commands = self._expire_due(now_ns)
-        self._release(batch)
+        self._release(batch, now_ns)
         self._endings.complete(batch, now_ns)
         self.pace.learn(batch.rows, took_ns or now_ns - batch.started_at_ns, now_ns)
         for verdict in self._bisection.on_ended(batch):
@@ -148,7 +170,7 @@ class MicroBatcher:
             IllegalTransitionError: The batch is not running.
         """
         commands = self._expire_due(now_ns)
-        self._release(batch)
+        self._release(batch, now_ns)
         if batch.is_terminated:
             self._learn_cut_short(batch, now_ns)
             verdicts = self._bisection.on_unwanted(batch)
@@ -207,6 +229,7 @@ class MicroBatcher:
     def _admit(self, request: Request, now_ns: Nanoseconds) -> Refusal | None:
         """Queue a request, or say why not."""
         lanes, limits = self._lanes, self.limits
+        held_bytes = lanes.byte_count + self._standby.byte_count
         if self._formation.is_draining:
             return Refusal("draining")
         if not request.sheddable:
@@ -217,7 +240,7 @@ class MicroBatcher:
             return Refusal("backend_unavailable")
         if (
             lanes.rows + request.rows > limits.queue_limit_rows
-            or lanes.byte_count + request.size_bytes > limits.queue_limit_bytes
+            or held_bytes + request.size_bytes > limits.queue_limit_bytes
         ):
             return Refusal("queue_full")
         if self.pace.sizes:
@@ -228,7 +251,6 @@ class MicroBatcher:
 
     def _accept(self, request: Request, now_ns: Nanoseconds, commands: list[Command]) -> None:
         self._ledger.admit(request)
-        self.pace.on_accepted(request.rows)
         request.unanswered_rows = request.rows
         if request.deadline_at_ns <= now_ns and request.sheddable:
             self._endings.expire(request, commands)
@@ -236,17 +258,24 @@ class MicroBatcher:
     def _reject(
         self, request: Request, refusal: Refusal, now_ns: Nanoseconds, commands: list[Command]
     ) -> bool:
-        """Refuse a request; return whether a probe was queued in its stead."""
+        """Refuse a request, or let it stand by; return whether anything has changed by it."""
+        if refusal.is_open:
+            self._ledger.move(request, Event.HELD)
+            self._endings.refuse_held(self._standby.hold(request, refusal), commands)
+            return True
         is_idle = not (self._executors.running or self._bisection.waiting)
         return self._endings.reject(request, refusal, now_ns, commands, is_idle=is_idle)
 
     def _dispatch(self, now_ns: Nanoseconds, commands: list[Command]) -> None:
-        executors = self._executors
-        while executors.idle > 0:
+        executors, seat = self._executors, self.seat
+        while executors.idle > 0 and (seat is None or seat.may_start(now_ns)):
             batch = self._formation.next_batch(now_ns, commands, executors=executors.usable)
             if batch is None:
                 break
             self._start(batch, now_ns, commands)
+        if self._standby.rows:
+            lost = self._standby.take_lost(self._executors.free_at_ns(self.pace.model, now_ns))
+            self._endings.refuse_held(lost, commands)
 
     def _start(self, batch: Batch, now_ns: Nanoseconds, commands: list[Command]) -> None:
         start = self._ledger.start
@@ -263,13 +292,17 @@ class MicroBatcher:
             tail_ns = pace.model.tail_ns(min(batch.rows, pace.model.largest_size))
         self._admission.forget()
         self._executors.start(batch, now_ns, tail_ns)
+        if self.seat is not None:
+            self.seat.start(now_ns)
         self._ledger.batches_by_reason[batch.reason] += 1
         self._ledger.batches_by_rows[batch.rows] += 1
         commands.append(StartBatch(batch))
 
-    def _release(self, batch: Batch) -> None:
+    def _release(self, batch: Batch, now_ns: Nanoseconds) -> None:
         self._executors.release(batch)
         self._admission.forget()
+        if self.seat is not None:
+            self.seat.end(now_ns - batch.started_at_ns)
 
     def _change_executors(self, by: int) -> None:
         self._executors.change(by)
@@ -278,8 +311,20 @@ class MicroBatcher:
 
     def _expire_due(self, now_ns: Nanoseconds) -> list[Command]:
         commands: list[Command] = []
-        if now_ns < self._wake_at_ns:
+        if now_ns < self._waking.at_ns:
             return commands
+        self._end_waiting(now_ns, commands)
+        for batch in (*self._executors.running, *self._bisection.waiting):
+            for piece in batch.pieces:
+                request = piece.request
+                if request.deadline_at_ns > now_ns:
+                    break  # the others are later still
+                self._expire_running(request, commands)
+        return commands
+
+    def _end_waiting(self, now_ns: Nanoseconds, commands: list[Command]) -> None:
+        if self._standby.rows:
+            self._endings.refuse_held(self._standby.take_lost(now_ns), commands)
         due = self._lanes.take_due(Nanoseconds(now_ns + self.pace.margin_ns))
         for request, rows in due:
             if request.sheddable:
@@ -288,13 +333,6 @@ class MicroBatcher:
                 self._lanes.push_late(request, rows)
         if due:
             self._admission.forget()
-        for batch in (*self._executors.running, *self._bisection.waiting):
-            for piece in batch.pieces:
-                request = piece.request
-                if request.deadline_at_ns > now_ns:
-                    break  # the others are later still
-                self._expire_running(request, commands)
-        return commands
 
     def _expire_running(self, request: Request, commands: list[Command]) -> None:
         if request.state is RUNNING and request.sheddable:
@@ -307,7 +345,7 @@ class MicroBatcher:
             f"the call of {batch.rows} rows has run for {ns_to_ms(ran_ns):.0f} ms, far longer than "
             "any before, and was given up; its executor is being replaced"
         )
-        self._release(batch)
+        self._release(batch, now_ns)
         self._change_executors(-1)
         self._ledger.executors_given_up += 1
         for verdict in self._bisection.on_unusable(batch, error):
@@ -315,30 +353,10 @@ class MicroBatcher:
         commands.append(GiveUp(batch, ran_ns))
 
     def _wake(self, commands: list[Command]) -> None:
-        """Name the earliest instant at which something is due, if it is another than before."""
-        held_until_ns = self._formation.holding.until_ns
-        at_ns = FOREVER if held_until_ns is None else held_until_ns
-        if self._lanes.rows:
-            waiting_ns = self._lanes.earliest_deadline_at_ns()
-            if waiting_ns is not None:
-                at_ns = min(at_ns, waiting_ns - self.pace.margin_ns)
-        for batch in self._executors.running:
-            at_ns = min(at_ns, batch.hangs_at_ns)
-            due_ns = _due_ns(batch)
-            if due_ns is not None:
-                at_ns = min(at_ns, due_ns)
-            elif not (batch.is_terminated or still_wanted(batch.pieces)):
-                self._terminate(batch, commands)
-        for batch in self._bisection.waiting:
-            at_ns = min(at_ns, _due_ns(batch) or FOREVER)
-        if at_ns != self._wake_at_ns:
-            self._wake_at_ns = at_ns
-            commands.append(WakeAt(None if at_ns == FOREVER else Nanoseconds(at_ns)))
-
-    def _terminate(self, batch: Batch, commands: list[Command]) -> None:
-        batch.is_terminated = True
-        self._ledger.batches_terminated += 1
-        commands.append(Terminate(batch))
+        for batch in self._waking.name(self._executors, self._bisection, commands):
+            batch.is_terminated = True
+            self._ledger.batches_terminated += 1
+            commands.append(Terminate(batch))
 
     def _learn_cut_short(self, batch: Batch, now_ns: Nanoseconds) -> None:
         """Learn from a call that was ended early.
@@ -351,12 +369,3 @@ class MicroBatcher:
             rows = min(batch.rows, model.largest_size)
             model.observe_running(rows, now_ns - batch.started_at_ns, now_ns)
             self.pace.renew()
-
-
-def _due_ns(batch: Batch) -> Nanoseconds | None:
-    """Return the earliest deadline of those who wait for a batch, and may be shed."""
-    for piece in batch.pieces:
-        request = piece.request
-        if request.state is RUNNING and request.sheddable:
-            return request.deadline_at_ns  # the others are later still
-    return None

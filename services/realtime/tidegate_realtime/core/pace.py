@@ -4,20 +4,19 @@ The one place where the latency model, the objective and the overhead become the
 dispatch and admission count with. They are kept as plain attributes, because both look at them for
 every request; ``learn`` renews them after each batch.
 
-The cap follows the load upwards. ``Cap.rows`` is what a request that just missed a batch can bear:
-it waits for that batch and rides in one of its own. Under more load than such batches can carry,
-those who just missed one are refused anyway, and what counts is how many are answered: then the
-cap is the largest batch that fills with rows which come late enough to be in time. The two are
-equal where the load is just what batches of ``Cap.rows`` carry, so there is no step. (Simulated
-with one executor, 1.053·b + 5.072 ms, 10 % noise, 25 ms: 470 in place of 418 answers a second in
-time at 646 offered, 565 in place of 434 at 1,723.) It falls only while nobody waits, unless a
-batch of it would not end in time: the estimate of the knee moves by some rows under load, and each
-time everybody in the last places slipped into the next batch.
+Two sizes bound a batch. ``calm_rows`` is what a request that just missed one can bear: it waits for
+that batch and rides in one of its own. Whoever has more time than the objective, and bulk traffic,
+fills a batch no further. ``cap_rows`` is the most that one call can hold and still end in time:
+rows in a hurry, which nobody can answer later, may fill a batch up to it. Under more load than
+batches of ``calm_rows`` can carry, those who just missed one are lost in any case, and what counts
+is how many are answered. (Simulated with one executor, 1.053·b + 5.072 ms, 10 % noise, 25 ms,
+together with ``standby``: 327, 484 and 610 answers a second in time at 328, 546 and 1,456 offered;
+with ``calm_rows`` as the only bound 314, 404 and 434.)
 
-The company that a batch needs follows the admitted rows, not the offered ones. Who is refused
-needs none, and to ask for it has more of them refused: with deadlines of 15 and 50 ms at 0.9 times
-the capacity, all of the 15 ms ones (simulated, 0.1438·b + 1.8874 ms: 4,660 in place of 2,951
-answers a second in time, 0.08 % missed).
+``need_rows`` is the company that a batch must be able to take when somebody is promised a place in
+it, so that it does not become small for his sake. It is what carries the load, but no more than the
+load fills: rows that come late enough to be in time, and two standard deviations more (of Poisson
+arrivals), for a place that was promised cannot be taken back when more come.
 
 Without a latency model nothing is known and nothing is promised: the cap is the one that was set,
 and requests leave when their deadline has passed.
@@ -26,17 +25,20 @@ and requests leave when their deadline has passed.
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
-from math import hypot, inf
+from math import hypot, inf, sqrt
 from statistics import NormalDist
 from typing import Final, NamedTuple
 
 from tidegate.units import NS_PER_MS, NS_PER_SECOND, Nanoseconds
 from tidegate_realtime.core.arrival_rate import ArrivalRate
-from tidegate_realtime.core.cap import LOAD_SHARE, Cap, Infeasible, compute_cap
+from tidegate_realtime.core.cap import Cap, Infeasible, compute_cap
 from tidegate_realtime.core.latency_model import LatencyModel
 from tidegate_realtime.core.limits import BatchLimits
 from tidegate_realtime.core.overhead import Overhead
 
+LOAD_SHARE: Final = 0.85
+"""Of an executor's capacity that arrivals may use before batches must grow: at full use the queue
+would have no end."""
 _LOAD_VALID_NS: Final = 10 * NS_PER_MS
 """The finest bucket of the arrival rate: asking more often gives the same answer."""
 
@@ -46,40 +48,23 @@ class _Reach(NamedTuple):
 
     sizes: Sequence[int] = ()
     """Those that some load may call for."""
-    loads: Sequence[float] = ()
-    """Rows/s that fill such batches from rows that are still in time for them."""
+    filled_by: Sequence[float] = ()
+    """Rows/s that fill such batches with rows that are still in time for them."""
     capacities: Sequence[float] = ()
     """Rows/s that batches of at most that size can carry."""
-
-
-class _Admitted:
-    """The load of what was admitted."""
-
-    __slots__ = ("_rate", "fresh_rows", "rows_per_second")
-
-    def __init__(self) -> None:
-        self._rate = ArrivalRate()
-        self.fresh_rows = 0
-        self.rows_per_second = 0.0
-
-    def look(self, before_ns: Nanoseconds, now_ns: Nanoseconds) -> None:
-        """Count what was admitted since the last look, which was just before."""
-        self._rate.on_arrival(self.fresh_rows, before_ns)
-        self.fresh_rows = 0
-        self.rows_per_second = self._rate.rows_per_second(now_ns)
 
 
 class Pace:
     """Cap, need and expected times of one model version."""
 
     __slots__ = (
-        "_admitted",
         "_fresh_rows",
         "_limits",
         "_load_at_ns",
         "_overhead",
         "_reach",
         "_revision",
+        "calm_rows",
         "cap",
         "cap_rows",
         "caution",
@@ -127,10 +112,10 @@ class Pace:
         margin of a promise is multiplied by: more, the more there is to refuse."""
         self.cap: Cap | Infeasible | None = None
         """Where the cap comes from; ``None`` if it was set."""
-        self.cap_rows = limits.cap_rows
-        """Most rows in a batch at present: ``cap``, or more under a load that is above it."""
+        self.cap_rows = self.calm_rows = limits.cap_rows
+        """Most rows in a batch; and most of which not all are in a hurry."""
         self.need_rows = 1
-        """b_need: the company that the load asks for, of which only what was admitted counts."""
+        """b_need: the company that the load asks for."""
         self.overhead_ns = Nanoseconds(0)
         """o, outside the model call."""
         self.guard_ns = Nanoseconds(0)
@@ -140,7 +125,7 @@ class Pace:
         self.sizes: list[int] = []
         """Allowed sizes up to the cap; empty if they are not known."""
         self._reach, self._limits, self._overhead = _Reach(), limits, overhead
-        self._revision, self._admitted = -1, _Admitted()
+        self._revision = -1
         self._load_at_ns, self._fresh_rows = Nanoseconds(0), 0
         self.renew()
 
@@ -155,31 +140,16 @@ class Pace:
             self.model.observe(rows, took_ns, now_ns)
             self.renew()
 
-    def on_arrival(self, rows: int, now_ns: Nanoseconds, *, is_empty: bool) -> bool:
-        """Count the rows of a request, admitted or not.
-
-        Args:
-            rows: Of the request.
-            now_ns: When it arrived.
-            is_empty: Whether nothing waits. Only then may the cap fall with the load: whoever
-                waits was promised a place in a batch of the present one.
-
-        Returns:
-            Whether the cap or the need have changed.
-        """
+    def on_arrival(self, rows: int, now_ns: Nanoseconds) -> bool:
+        """Count the rows of a request, admitted or not; return whether ``need_rows`` changed."""
         if now_ns - self._load_at_ns < _LOAD_VALID_NS:
             self._fresh_rows += rows
             return False
         self.rate.on_arrival(self._fresh_rows, self._load_at_ns)
         self.rate.on_arrival(rows, now_ns)
-        self._admitted.look(self._load_at_ns, now_ns)
         self._fresh_rows, self._load_at_ns = 0, now_ns
         self.rows_per_second = self.rate.rows_per_second(now_ns)
-        return self._follow_load(may_fall=is_empty)
-
-    def on_accepted(self, rows: int) -> None:
-        """Count the rows of a request that was admitted: they are the ones that need company."""
-        self._admitted.fresh_rows += rows
+        return self._follow_load()
 
     def renew(self) -> None:
         """Take the measure of the model again, which somebody else has taught."""
@@ -215,57 +185,44 @@ class Pace:
             memory_rows=self._limits.memory_rows,
         )
         if isinstance(self.cap, Cap):
-            sizes = self._possible_sizes(model, self.cap)
+            self.cap_rows, self.calm_rows = self.cap.rows, self.cap.calm_rows
         else:  # since the start it has become too slow; whoever may wait longer is still answered
-            sizes = [model.sizes[0]]
+            self.cap_rows = self.calm_rows = model.sizes[0]
+        self.sizes = [size for size in model.sizes if size <= self.cap_rows]
         busy = LOAD_SHARE * self.executors * NS_PER_SECOND
-        throughputs = (busy * size / model.mean_ns(size) for size in sizes)
+        throughputs = (busy * size / model.mean_ns(size) for size in self.sizes)
         self._reach = _Reach(
-            sizes,
-            [self._filling_load(model, size) for size in sizes],
+            self.sizes,
+            [self._filling_load(model, size) for size in self.sizes],
             list(accumulate(throughputs, max)),
         )
-        most_ns = self.objective_ns - self.overhead_ns
-        is_late = self.cap_rows > model.largest_size or model.tail_ns(self.cap_rows) >= most_ns
-        self._follow_load(may_fall=is_late)  # otherwise when nobody waits who was promised it
-
-    def _possible_sizes(self, model: LatencyModel, cap: Cap) -> list[int]:
-        """List the sizes that some load may call for: those that pay, fit and end in time."""
-        assert self.objective_ns is not None
-        most_rows = max(cap.rows, min(cap.knee_rows, cap.memory_rows))
-        most_ns = self.objective_ns - self.overhead_ns
-        return [
-            size
-            for size in model.sizes
-            if size <= cap.rows or (size <= most_rows and model.tail_ns(size) < most_ns)
-        ]
+        self._follow_load()
 
     def _filling_load(self, model: LatencyModel, size: int) -> float:
-        """Return the rows/s that fill such a batch from rows that are still in time for it.
+        """Return the rows/s that fill such a batch with rows that are still in time for it.
 
-        These come in the time that the objective leaves beside the call itself.
+        These come in the time that the objective leaves beside the call itself. As many are
+        enough that two standard deviations more are the size: n + 2·√n = size.
         """
         assert self.objective_ns is not None
         mean_ns = model.mean_ns(size)
         margin_ns = hypot(self.z * model.std_ns(size), model.tail_ns(size) - mean_ns)
         left_ns = self.objective_ns - self.overhead_ns - mean_ns - margin_ns
-        return self.executors * size * NS_PER_SECOND / left_ns if left_ns > 0 else inf
+        rows = size + 2 - 2 * sqrt(size + 1)
+        return self.executors * rows * NS_PER_SECOND / left_ns if left_ns > 0 else inf
 
-    def _follow_load(self, *, may_fall: bool) -> bool:
-        sizes, loads, capacities = self._reach
+    def _follow_load(self) -> bool:
+        sizes, filled_by, capacities = self._reach
         if not sizes:
             return False
-        self.caution = self._caution(self.rows_per_second * LOAD_SHARE / capacities[-1])
-        before, load = (self.cap_rows, self.need_rows), self.rows_per_second
-        least_rows = self.cap.rows if isinstance(self.cap, Cap) else sizes[0]
-        filled = bisect_right(loads, load)
-        cap_rows = max(least_rows, sizes[filled - 1] if filled else 0)
-        if may_fall or cap_rows > self.cap_rows or not self.sizes:
-            self.cap_rows = cap_rows
-            self.sizes = list(sizes[: bisect_right(sizes, cap_rows)])
-        enough = bisect_left(capacities, self._admitted.rows_per_second)
-        self.need_rows = min(sizes[enough], self.cap_rows) if enough < len(sizes) else self.cap_rows
-        return before != (self.cap_rows, self.need_rows)
+        before, load = self.need_rows, self.rows_per_second
+        self.caution = self._caution(load * LOAD_SHARE / capacities[-1])
+        enough = bisect_left(capacities, load)
+        carrying_rows = sizes[enough] if enough < len(sizes) else self.cap_rows
+        filled = bisect_right(filled_by, load)
+        filled_rows = sizes[filled - 1] if filled else 1
+        self.need_rows = min(carrying_rows, max(filled_rows, self.calm_rows))
+        return before != self.need_rows
 
     def _caution(self, contenders: float) -> float:
         """Return the factor for margins if so many requests try for each place.

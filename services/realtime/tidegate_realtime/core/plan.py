@@ -8,16 +8,15 @@ the sum of their means, and its variance the sum of theirs.
 The two margins of a promise, z·√(Σs²) for the batches ahead and L - m for its own, are combined as
 deviations of independent batches are: √(z²·Σs² + (L - m)²), times ``Pace.caution``. Their sum
 would be a margin for both being slow at once; the root alone misses too much under overload, where
-a place goes to whom the forecast happens to favour (1.7 % at 4 times the capacity, 0.1438·b +
-1.8874 ms, 50 ms). With the factor: 0.9 % there, and at 1.053·b + 5.072 ms, 25 ms, 10 % noise, three
-seeds, with what ``pace`` says of the load, at 0.9, 1.5, 2 and 4 times the capacity 342, 464, 508
-and 566 answers a second in time, at most 0.04 % missed; with the sum it was 336, 446, 492 and 552.
+a place goes to whom the forecast happens to favour (simulated, 0.1438·b + 1.8874 ms, 50 ms, at 4
+times the capacity: 1.7 % missed, and 0.7 % with the factor).
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from math import hypot, sqrt
 from typing import Final, TypeAlias
 
+from tidegate.units import Nanoseconds
 from tidegate_realtime.core.deadline_queue import Entry
 from tidegate_realtime.core.pace import Pace
 from tidegate_realtime.core.request import Request
@@ -35,6 +34,8 @@ class Plan:
     __slots__ = (
         "_free",
         "_full_by_ns",
+        "_most_rows",
+        "_need_by_ns",
         "_room_rows",
         "at_ns",
         "batches",
@@ -45,12 +46,13 @@ class Plan:
         "variance",
     )
 
-    def __init__(self, pace: Pace, free: Sequence[Free]) -> None:
+    def __init__(self, pace: Pace, free: Sequence[Free], *, most_rows: int) -> None:
         """Begin with an empty batch.
 
         Args:
             pace: One that knows times.
             free: One entry per executor that can be counted on, at least one.
+            most_rows: In a batch, at most ``pace.cap_rows``.
         """
         assert pace.model is not None
         self.pace = pace
@@ -65,13 +67,16 @@ class Plan:
         self.batches = 1
         # Of the open batch, and worked out when they are asked for: most requests are appended,
         # and this halves what they cost.
+        self._most_rows = most_rows
         self._room_rows = 0
         self._full_by_ns: float | None = None
+        self._need_by_ns = 0.0
 
     def append(self, request: Request, strictness_ns: int) -> bool:
         """Promise a request, and put it behind everything else, if that is quickly decided.
 
-        It is where the open batch has room for it and may become as large as the cap.
+        It is where the open batch has room for it and may become as large as the cap, or as
+        the load needs it.
 
         Args:
             request: Its deadline is the latest of all.
@@ -82,13 +87,20 @@ class Plan:
         """
         total = self.rows + request.rows
         if self._full_by_ns is None:
-            self._full_by_ns = self.ends_by_ns(self.pace.cap_rows, self.start)
+            pace = self.pace
+            self._full_by_ns = self.ends_by_ns(pace.cap_rows, self.start)
+            self._need_by_ns = self.ends_by_ns(pace.need_rows, self.start)
             self._room_rows = self._room()
         if not self.rows or total > self._room_rows:
             return False
-        if self._full_by_ns >= request.deadline_at_ns - strictness_ns:
+        strict_ns = request.deadline_at_ns - strictness_ns
+        if self._full_by_ns < strict_ns:
+            request.reserved_rows, ends_by_ns = self.pace.cap_rows, self._full_by_ns
+        elif total <= self.pace.need_rows and self._need_by_ns < strict_ns:
+            request.reserved_rows, ends_by_ns = self.pace.need_rows, self._need_by_ns
+        else:
             return False
-        request.reserved_rows = self.pace.cap_rows
+        request.predicted_at_ns = Nanoseconds(int(ends_by_ns))
         self.rows = total
         return True
 
@@ -138,15 +150,15 @@ class Plan:
             return True
         total = self.rows + rows
         first_ns = min(self.deadline_ns, deadline_ns)
-        return total <= self.pace.cap_rows and self._would_end_ns(total) < first_ns
+        return total <= self._most_rows and self._would_end_ns(total) < first_ns
 
     def add(self, rows: int, deadline_ns: int) -> None:
-        """Put rows behind everything else; more rows than the cap fill batches up."""
-        cap_rows = self.pace.cap_rows
-        while rows > cap_rows:
-            if self.rows == cap_rows:
+        """Put rows behind everything else; more rows than a batch may have fill several."""
+        most_rows = self._most_rows
+        while rows > most_rows:
+            if self.rows >= most_rows:
                 self.close()
-            taken = min(rows, cap_rows - self.rows)
+            taken = min(rows, most_rows - self.rows)
             self._join(taken, deadline_ns)
             rows -= taken
         if rows and not self.has_room(rows, deadline_ns):
@@ -162,11 +174,11 @@ class Plan:
         Yields:
             The place in ``entries`` of the first row of each batch, while that batch is open.
         """
-        done, count, cap_rows = 0, len(entries), self.pace.cap_rows
+        done, count, most_rows = 0, len(entries), self._most_rows
         while done < count:
             self.close()
             first_ns = entries[done][0]
-            rows = min(cap_rows, count - done)
+            rows = min(most_rows, count - done)
             if self._would_end_ns(rows) >= first_ns:
                 rows = self._largest(rows, first_ns)
             self._join(rows, first_ns)
@@ -204,10 +216,10 @@ class Plan:
 
     def _room(self) -> int:
         """Return how many rows the open batch can have before its first one is late."""
-        cap_rows = self.pace.cap_rows
-        if self._would_end_ns(cap_rows) < self.deadline_ns:
-            return cap_rows
-        return self._largest(cap_rows, self.deadline_ns) if self.rows else cap_rows
+        most_rows = self._most_rows
+        if self._would_end_ns(most_rows) < self.deadline_ns:
+            return most_rows
+        return self._largest(most_rows, self.deadline_ns) if self.rows else most_rows
 
     def _would_end_ns(self, rows: int) -> int:
         return self.at_ns + self.pace.overhead_ns + self.model.mean_ns(rows)

@@ -1,6 +1,7 @@
 """A request and the table of its states.
 
-A request arrives and is admitted or refused at once. It waits until a batch takes its first rows,
+A request arrives and is admitted or refused at once, or stands by until it is clear whether there
+is a place for it (``standby``). It waits until a batch takes its first rows,
 and runs until the batch with its last rows has ended; a request larger than the cap runs in
 pieces, so that one that runs may still have rows in the queue. It ends in exactly one of five
 ways, and what happens to its rows afterwards changes nothing: rows of a caller who left, or whose
@@ -21,6 +22,7 @@ class State(Enum):
     """Where a request is, or how it ended."""
 
     ARRIVING = "arriving"
+    STANDBY = "standby"
     WAITING = "waiting"
     RUNNING = "running"
     ANSWERED = "answered"
@@ -38,6 +40,8 @@ class Event(Enum):
 
     ADMITTED = "admitted"
     REFUSED = "refused"
+    HELD = "held"
+    """Neither admitted nor refused for the time being."""
     BATCH_STARTED = "batch started"
     """With its first rows."""
     BATCH_ENDED = "batch ended"
@@ -52,6 +56,10 @@ class Event(Enum):
 TABLE: Final = {
     (State.ARRIVING, Event.ADMITTED): State.WAITING,
     (State.ARRIVING, Event.REFUSED): State.REJECTED,
+    (State.ARRIVING, Event.HELD): State.STANDBY,
+    (State.STANDBY, Event.ADMITTED): State.WAITING,
+    (State.STANDBY, Event.REFUSED): State.REJECTED,
+    (State.STANDBY, Event.CALLER_LEFT): State.CANCELLED,
     (State.WAITING, Event.BATCH_STARTED): State.RUNNING,
     (State.WAITING, Event.DEADLINE_PASSED): State.EXPIRED,
     (State.WAITING, Event.CALLER_LEFT): State.CANCELLED,
@@ -110,6 +118,9 @@ class Request:
     """Rows that no ended batch has answered."""
     is_late: bool = False
     """Its deadline has passed, and it may not be shed: it waits behind the others."""
+    is_patient: bool = False
+    """It has more time than the objective, is bulk, or may not be shed: no batch grows beyond
+    what leaves room for others for its sake."""
     reserved_rows: int = 0
     """The size of its batch that admission has reckoned with; 0 if it has not reckoned."""
     started_at_ns: Nanoseconds | None = None

@@ -36,11 +36,13 @@ class QueueStatistics:
 class BatcherStatistics:
     """Counts since the start, and what waits and runs now.
 
-    At every moment ``arrived`` is the sum of the seven counts that follow it and ``probes``: each
+    At every moment ``arrived`` is the sum of the eight counts that follow it and ``probes``: each
     request is in exactly one place, and ends in exactly one way.
     """
 
     arrived: int
+    standby: int
+    """Requests that are promised no place and not refused yet."""
     waiting: int
     running: int
     """Requests of which at least one row was taken by a batch, and which have not ended."""
@@ -79,7 +81,8 @@ class BatcherStatistics:
     def unaccounted(self) -> int:
         """Requests that were lost (above 0) or ended twice (below 0): anything but 0 is a bug."""
         return self.arrived - (
-            self.waiting
+            self.standby
+            + self.waiting
             + self.running
             + self.answered
             + self.rejected
