@@ -203,3 +203,7 @@ def test_callers_may_use_only_the_names_that_are_allowed(http_store: Path, serve
             reply = httpx.get(f"{gateway.url}/v2/health/live", headers={"host": host})
             assert reply.status_code == status, host
         assert reply.json()["code"] == "host_not_allowed"
+        with gateway.connect() as twice:
+            named = b"Host: api.example\r\n"
+            twice.sendall(b"GET /v2 HTTP/1.1\r\n" + named * 2 + b"Connection: close\r\n\r\n")
+            assert b" 400 " in twice.recv(65_536).partition(b"\r\n")[0]

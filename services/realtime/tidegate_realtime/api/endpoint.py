@@ -40,7 +40,8 @@ class Endpoint:
         Cancelling it counts as the caller leaving.
         """
         try:
-            check_host(exchange.header("host"), self._policy.hosts)
+            if self._policy.hosts:
+                check_host(", ".join(exchange.header_values("host")), self._policy.hosts)
             route = _route(exchange)
             if route.action in FORMS:
                 return await self._predictor.answer(exchange, route)

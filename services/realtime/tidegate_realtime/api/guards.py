@@ -26,17 +26,15 @@ HEADER_LIMIT_S: Final = 5.0
 
 
 def check_host(host: str | None, names: Collection[str]) -> None:
-    """Refuse to be addressed by a foreign name, as a page is after DNS rebinding.
+    """Refuse to be addressed by a foreign name, as this machine is after DNS rebinding.
 
     Args:
-        host: The header, as it came.
-        names: The only ones that are answered, in lower case and without a port; none: any.
+        host: The header as it came, joined by commas if it came twice; ``None``: not at all.
+        names: The only ones that are answered, in lower case and without a port.
 
     Raises:
         HostNotAllowedError: It is none of them, or none at all.
     """
-    if not names:
-        return
     found = _HOST.fullmatch(host or "")
     if found is None or found["name"].lower() not in names:
         raise HostNotAllowedError(
