@@ -98,6 +98,11 @@ def test_a_megabyte_is_too_long_without_being_read(text: str) -> None:
     assert np.array_equal(cut, alike["input_ids"])
 
 
+def test_nothing_is_read_beyond_so_many_characters_where_texts_are_cut() -> None:
+    read = reader(spec(too_long="truncate")).from_instances(["good" + " " * 1_000_000 + "tide"])
+    assert read["input_ids"][0, :4].tolist() == [CLS, GOOD, SEP, PAD]
+
+
 @pytest.mark.parametrize(
     "text",
     ["", " ", "\0", "a\0b", "😀", "👨‍👩‍👧", "שלום", "\u202egood\u202c", "\ufeff", "e\u0301" * 40],
