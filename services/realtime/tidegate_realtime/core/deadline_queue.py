@@ -158,6 +158,18 @@ class DeadlineQueue:
         request = self.first()
         return request.deadline_at_ns if request else None
 
+    def rows_until(self, at_ns: int) -> int:
+        """Count the rows that have a deadline until then."""
+        if self._last_at_ns <= at_ns:
+            return self.rows
+        rows = 0
+        for index in range(self._head, len(self._entries)):
+            deadline_at_ns, _, request = self._entries[index]
+            if deadline_at_ns > at_ns:
+                break
+            rows += request.waiting_rows
+        return rows
+
     def first(self) -> Request | None:
         """Return the request with the earliest deadline; ``None`` if nothing waits."""
         while self._head < len(self._entries):

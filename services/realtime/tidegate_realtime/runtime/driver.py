@@ -50,12 +50,12 @@ from tidegate_realtime.runtime.outcomes import (
 )
 from tidegate_realtime.runtime.ports import Backend, BatchResult
 from tidegate_realtime.runtime.promise import Promise
+from tidegate_realtime.runtime.sharing import SharedExecutors
 from tidegate_realtime.runtime.ticket import Ticket
+from tidegate_realtime.runtime.totals import report_totals
 from tidegate_realtime.runtime.warm_up import teach, warm_up
 
 log: Final = get_logger(__name__)
-
-
 _LIVE: Final = frozenset({State.WAITING, State.RUNNING})
 
 
@@ -110,6 +110,7 @@ class BatchDriver:
             objective_ns=None if promise is None else promise.objective_ns,
             overhead=self._overhead,
         )
+        self._shared: SharedExecutors | None = None
         # Where all rows have one shape, which is the rule, nothing needs to be looked at.
         self._variable = [spec.name for spec in signature.inputs if VARIABLE in spec.row_shape]
         self._tickets: dict[Request, Ticket] = {}
@@ -140,6 +141,14 @@ class BatchDriver:
     def latency_model(self) -> LatencyModel | None:
         """What was learned of execution times; ``None`` without a promise. To be read only."""
         return self._model
+
+    def share(self, shared: SharedExecutors) -> None:
+        """Run batches only when it is this model's turn; to be called before the first ``submit``.
+
+        The warm-up does not wait for its turn. Ends with ``aclose``.
+        """
+        shared.join(self._batcher.share(shared.turns), self._dispatch)
+        self._shared = shared
 
     async def warm_up(self) -> None:
         """Pay every first-use cost before the first ``submit``; see ``runtime.warm_up``.
@@ -254,9 +263,11 @@ class BatchDriver:
         """
         await self.drain()  # what was admitted was promised an answer, and the backend gives it
         await asyncio.to_thread(self._calls.close)  # waits for calls, which the loop must not
-        if not self._closed:
+        if self._shared is not None and self._batcher.seat is not None:
+            self._shared.leave(self._batcher.seat)
+        if not self._closed:  # only now has every call ended
             self._closed = True
-            self._report_totals()  # only now has every call ended
+            report_totals(self._name, self.statistics(), settled=self._settled)
 
     def _shape_key(self, inputs: Tensors) -> Hashable:
         return tuple([inputs[name].shape[1:] for name in self._variable])
@@ -276,6 +287,11 @@ class BatchDriver:
                     self._end_early(command)
                 case _:
                     assert_never(command)
+        if self._shared is not None:
+            self._shared.pass_on(now_ns)
+
+    def _dispatch(self, now_ns: Nanoseconds) -> None:
+        self._obey(self._batcher.on_tick(now_ns), now_ns)
 
     def _end(self, command: Expire | Fail | Reject, now_ns: Nanoseconds) -> None:
         match command:
@@ -289,12 +305,11 @@ class BatchDriver:
                 self._reject(command)
 
     def _end_early(self, command: Terminate | GiveUp) -> None:
-        match command:
-            case Terminate():
-                self._calls.terminate(command.batch)
-            case GiveUp():
-                self._calls.give_up(command)
-                self._forget_probes(command.batch)
+        if isinstance(command, Terminate):
+            self._calls.terminate(command.batch)
+        else:
+            self._calls.give_up(command)
+            self._forget_probes(command.batch)
 
     def _reject(self, reject: Reject) -> None:
         if reject.probe is not None:
@@ -379,13 +394,4 @@ class BatchDriver:
     def _ring(self, at_ns: Nanoseconds, now_ns: Nanoseconds) -> None:
         if self._overhead is not None:
             self._overhead.on_timer(now_ns - at_ns, now_ns)
-        self._obey(self._batcher.on_tick(now_ns), now_ns)
-
-    def _report_totals(self) -> None:
-        statistics = self.statistics()
-        counted = ("arrived", "answered", "rejected", "expired", "cancelled", "failed", "probes")
-        totals = {name: getattr(statistics, name) for name in counted}
-        if statistics.unaccounted or self._settled != statistics.arrived:
-            log.error("totals_differ", model=self._name, settled=self._settled, **totals)
-        else:
-            log.info("model_closed", model=self._name, **totals)
+        self._dispatch(now_ns)

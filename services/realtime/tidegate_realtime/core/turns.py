@@ -1,0 +1,170 @@
+"""Whose turn it is, where several models share executors.
+
+Each model forms its own batches. When an executor is idle, the model goes next whose most urgent
+row can wait least: D - L(b), the latest moment at which its batch must begin. That alone would let
+a busy model with a short objective starve one with a long objective, which is always less urgent
+until it is too late. So time is counted: of the models that have something to run, none gets more
+than ``LEAD_NS`` of executor time ahead of another. A model that has nothing to run saves no time up
+meanwhile, or its return would stop the others for as long. (Serving always whoever is furthest
+behind, as start-time fair queueing does, Goyal et al., SIGCOMM 1996, would throw the urgency away.)
+
+After each event of any of them, whoever drives the models asks ``Turns.next_seat`` and lets that
+model dispatch, until nobody is next: the executor that one model leaves is often another one's
+turn, and no event of its own would tell it.
+"""
+
+from heapq import heapify, heapreplace
+from typing import Final, Protocol
+
+from tidegate.units import NS_PER_MS, Nanoseconds
+from tidegate_realtime.core.plan import Free
+
+LEAD_NS: Final = 100 * NS_PER_MS
+"""Executor time. A stretch of several batches of most models, in which urgency decides freely; and
+the longest that a model waits for each other one, beside the call that runs. Of calls that take
+longer than this, each model gets one in turn."""
+
+
+class Contender(Protocol):
+    """What a model wants of the executors."""
+
+    def urgency_ns(self, now_ns: Nanoseconds) -> int | None:
+        """Return when its next batch must begin at the latest; ``None``: it would run nothing."""
+        ...
+
+    def due_ns(self, by_ns: int) -> int:
+        """Return the executor time of what waits and has a deadline until then."""
+        ...
+
+    def busy(self, now_ns: Nanoseconds) -> list[Free]:
+        """Foretell when each of its calls ends, without those that seem to hang."""
+        ...
+
+    def forget(self) -> None:
+        """Foretell anew: another model has taken an executor, or left one."""
+        ...
+
+
+class Turns:
+    """Executors that several models share."""
+
+    def __init__(self, executors: int) -> None:
+        """Let nobody run yet.
+
+        Args:
+            executors: Batches of all models together that may run at the same time, at least 1.
+        """
+        self.executors = executors
+        self.idle = executors
+        self.seats: list[Seat] = []
+
+    def join(self, contender: Contender) -> "Seat":
+        """Let a model take part; it has had as much time as who has had least."""
+        served_ns = min((seat.served_ns for seat in self.seats), default=0)
+        seat = Seat(self, contender, served_ns)
+        self.seats.append(seat)
+        return seat
+
+    def leave(self, seat: "Seat") -> None:
+        """Let a model take part no more; it runs nothing."""
+        self.seats.remove(seat)
+
+    def next_seat(self, now_ns: Nanoseconds) -> "Seat | None":
+        """Return who shall dispatch now; ``None``: no executor is idle, or nobody has a batch."""
+        if self.idle <= 0:
+            return None
+        waiting = [
+            (urgency_ns, seat)
+            for seat in self.seats
+            if (urgency_ns := seat.contender.urgency_ns(now_ns)) is not None
+        ]
+        if not waiting:
+            return None
+        most_ns = min(seat.served_ns for _, seat in waiting) + LEAD_NS
+        return min((each for each in waiting if each[1].served_ns <= most_ns), key=_urgency)[1]
+
+
+class Seat:
+    """One model among those that share executors."""
+
+    __slots__ = ("_running", "_turns", "contender", "served_ns")
+
+    def __init__(self, turns: Turns, contender: Contender, served_ns: int) -> None:
+        """Made by ``Turns.join``."""
+        self._turns = turns
+        self._running = 0
+        self.contender = contender
+        self.served_ns = served_ns
+        """Executor time that it has had, or has forgone."""
+
+    def may_start(self, now_ns: Nanoseconds) -> bool:
+        """Whether it may take an executor now: one is idle, and nobody else goes first."""
+        turns = self._turns
+        if len(turns.seats) == 1:
+            return turns.idle > 0
+        return turns.idle > 0 and turns.next_seat(now_ns) in {None, self}
+
+    def start(self, now_ns: Nanoseconds) -> None:
+        """Take an executor."""
+        turns = self._turns
+        turns.idle -= 1
+        self._running += 1
+        if len(turns.seats) > 1:
+            self._level(now_ns)
+            self._forget_others()
+
+    def end(self, ran_ns: int) -> None:
+        """Leave an executor.
+
+        Args:
+            ran_ns: How long it was used.
+        """
+        self._turns.idle += 1
+        self._running -= 1
+        self.served_ns += ran_ns
+        self._forget_others()
+
+    def behind_others(self, free: list[Free], by_ns: int, now_ns: Nanoseconds) -> list[Free]:
+        """Foretell when this model's executors are its own, after the others' calls and batches.
+
+        Args:
+            free: When each of its executors would be free if it shared them with nobody.
+            by_ns: A deadline; what waits elsewhere and is due until then goes first.
+            now_ns: The present.
+
+        Returns:
+            The same of those that can be counted on; none if all calls seem to hang.
+        """
+        turns = self._turns
+        if len(turns.seats) == 1:
+            return free
+        shared: list[Free] = [(now_ns, 0.0)] * turns.idle
+        for seat in turns.seats:
+            shared += seat.contender.busy(now_ns)
+        heapify(shared)
+        for seat in turns.seats if shared else ():
+            if seat is not self:
+                at_ns, variance = shared[0]
+                heapreplace(shared, (at_ns + seat.contender.due_ns(by_ns), variance))
+        return [max(own, other) for own, other in zip(sorted(free), sorted(shared), strict=False)]
+
+    def _level(self, now_ns: Nanoseconds) -> None:
+        """Let whoever runs nothing, and would run nothing, keep no claim on time gone by."""
+        idle = []
+        least_ns = self.served_ns
+        for seat in self._turns.seats:
+            if seat._running or seat.contender.urgency_ns(now_ns) is not None:
+                least_ns = min(least_ns, seat.served_ns)
+            else:
+                idle.append(seat)
+        for seat in idle:
+            seat.served_ns = max(seat.served_ns, least_ns)
+
+    def _forget_others(self) -> None:
+        for seat in self._turns.seats:
+            if seat is not self:
+                seat.contender.forget()
+
+
+def _urgency(waiting: tuple[int, Seat]) -> int:
+    return waiting[0]
