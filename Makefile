@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve test check bench-start bench-oracles bench-scheduler docs-scheduling parts lock clean
+.PHONY: help setup demo serve test check bench-start bench-oracles bench-scheduler docs-scheduling parts clients lock clean
 PYTHON ?= python3
 BIN := .venv/bin
 TESTS ?= tests
@@ -42,6 +42,10 @@ docs-scheduling: .venv/.dev ## simulate every policy on every curve and profile,
 
 parts: ## fetch the real servers that some tests use into .parts
 	@$(PYTHON) tools/parts fetch
+
+clients: .venv/.dev ## run unmodified client libraries of others against a gateway, each in its own environment
+	@$(PYTHON) tools/parts clients
+	@TIDEGATE_REQUIRE_PARTS=1 $(BIN)/pytest -rs tests/clients
 
 lock: .venv/.dev ## compile requirements/*.txt anew from pyproject.toml
 	@tools/lock
