@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from tidegate.oip.binary import array_from_bytes
 from tidegate.oip.errors import MalformedRequestError
 from tidegate.oip.limits import DEFAULT_LIMITS, WireLimits
-from tidegate.oip.parameters import check_parameters
+from tidegate.oip.parameters import OF_INPUT, check_parameters
 from tidegate.oip.protobuf.contents import array_from_contents
 from tidegate.oip.protobuf.parameters import read_parameters
 from tidegate.oip.protobuf.v2_pb2 import ModelInferRequest
@@ -100,5 +100,6 @@ def _checked(tensor: _Tensor, limits: WireLimits) -> str:
     name = tensor.name[:80]
     check_shape(name, tensor.shape, limits)
     if tensor.parameters:
-        check_parameters(read_parameters(tensor.parameters))
+        # kserve's client says binary_data_size here, too; the bytes themselves say how many.
+        check_parameters(read_parameters(tensor.parameters), known=OF_INPUT)
     return name
