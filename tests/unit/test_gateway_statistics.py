@@ -1,8 +1,12 @@
 """Where time went, in the shape that Triton's clients read."""
 
+from dataclasses import replace
 from pathlib import Path
 
+from tests.fakes.backends import FakeBackend
 from tests.fixtures import edges, onnx_models
+from tidegate.clock import ManualClock
+from tidegate_realtime.api.metrics import MeasuredBackend
 from tidegate_realtime.api.model_config import model_config
 from tidegate_realtime.api.model_statistics import model_statistics
 from tidegate_realtime.api.spending import CallTimes, Spent, Stages
@@ -29,9 +33,11 @@ def test_calls_are_told_by_their_rows_smallest_first() -> None:
 
 
 def test_statistics_have_tritons_shape(tmp_path: Path) -> None:
-    served = edges.described(edges.load(onnx_models.echo(tmp_path / "echo.onnx")))
-    served.calls.note(1, 300)
-    served.calls.note(4, 500)
+    measured = MeasuredBackend(FakeBackend(), ManualClock())
+    measured.calls.note(1, 300)
+    measured.calls.note(4, 500)
+    model = edges.load(onnx_models.echo(tmp_path / "echo.onnx"))
+    served = replace(edges.described(model), measured=measured)
     stages = Stages()
     stages.on_answer(decode_ns=1, queue_ns=20, execute_ns=300, total_ns=400)
     stages.on_refusal(7)

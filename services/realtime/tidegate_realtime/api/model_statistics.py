@@ -16,7 +16,7 @@ _NOTHING: Final = Spent(0, 0)
 def model_statistics(served: ServedVersion, stages: Stages) -> dict[str, Any]:
     """Return what is known of one version."""
     tag = served.response_tag
-    calls = served.calls.by_rows()
+    calls = served.measured.calls.by_rows() if served.measured is not None else {}
     return {
         "name": tag.model_name,
         "version": tag.model_version,

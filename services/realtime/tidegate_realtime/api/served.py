@@ -19,7 +19,6 @@ from tidegate_realtime.api.errors import (
 )
 from tidegate_realtime.api.metrics import MeasuredBackend
 from tidegate_realtime.api.poison import PoisonMemory
-from tidegate_realtime.api.spending import CallTimes
 from tidegate_realtime.api.unread import UnreadColumns
 from tidegate_realtime.api.use import Use
 from tidegate_realtime.api.wishes import Deadline, DeadlineTooShortError, deadline_at_ns
@@ -51,8 +50,6 @@ class ServedVersion:
     """The kind of it."""
     poison: PoisonMemory = field(default_factory=PoisonMemory)
     unread: UnreadColumns = field(default_factory=UnreadColumns)
-    calls: CallTimes = field(default_factory=CallTimes)
-    """Of its backend."""
     use: Use = field(default_factory=Use)
     """Which requests are bound to it."""
     measured: MeasuredBackend | None = None
