@@ -122,7 +122,6 @@ class StoredVersions:
             best_effort=section.best_effort,
             max_deadline_ns=promise.max_deadline_ns,
             backend=executing.name,
-            calls=measured.calls,
             measured=measured,
         )
         served.use.last_at_ns = self._clock.now_ns()
