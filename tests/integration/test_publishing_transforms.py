@@ -193,6 +193,12 @@ def test_a_model_of_one_length_has_one_bucket(store: ArtifactStore, tmp_path: Pa
     )
 
 
+@pytest.mark.parametrize("changes", ["", "buckets = [16, 64]\n"])
+def test_and_no_other_length(store: ArtifactStore, tmp_path: Path, changes: str) -> None:
+    with pytest.raises(ArtifactError, match="max_tokens must be 24"):
+        put(store, fixed_length(tmp_path / "m.onnx"), TEXT + changes)
+
+
 @pytest.mark.parametrize(
     ("toml", "problem"),
     [

@@ -215,6 +215,12 @@ def test_a_few_bytes_never_become_a_tensor_of_gigabytes() -> None:
         reader(size=(2_048, 2_048)).from_instances([small] * (most + 1))
 
 
+def test_a_request_of_many_large_images_is_refused_before_they_are_decoded() -> None:
+    bombs = [png_header(5_000, 5_000)] * 11
+    with pytest.raises(SignatureMismatchError, match=r"at most 268435456 pixels .* 275000000"):
+        reader().from_instances(bombs)
+
+
 def test_a_row_gives_the_same_bytes_as_json_and_as_a_table() -> None:
     contents = [encoded(quarters()), turned_by_exif(quarters(40), 6)]
     column = np.empty(2, dtype=object)

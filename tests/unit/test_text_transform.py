@@ -160,6 +160,15 @@ def test_a_few_bytes_never_become_a_tensor_of_gigabytes() -> None:
     assert reader(long).from_instances([""] * rows)["input_ids"].shape == (rows, 16)
 
 
+def test_a_request_of_many_long_texts_is_refused_before_they_are_read() -> None:
+    texts = ["x" * 2_000] * 2_098
+    with pytest.raises(
+        SignatureMismatchError, match=r"at most 4194304 characters .* found 4196000"
+    ):
+        reader().from_instances(texts)
+    assert len(reader().from_columns({"text": objects(*texts)})["input_ids"]) == 2_098
+
+
 @given(st.lists(st.text(max_size=40), min_size=1, max_size=8))
 def test_a_row_gives_the_same_tokens_as_json_and_as_a_table_alone_and_in_company(
     texts: list[str],

@@ -18,7 +18,7 @@ from tidegate.tensors.signature import Signature
 
 
 class Model:
-    """One version in memory; everything but ``run`` is pure and thread-safe."""
+    """One version in memory; everything but ``run`` may be called from several threads at once."""
 
     def __init__(
         self,

@@ -89,8 +89,11 @@ def _complete_text(text: TextSpec, signature: Signature, file: Path) -> TextSpec
     length = _length_of(names, signature)
     if buckets is None:
         buckets = default_buckets(text.max_tokens) if length == VARIABLE else (length,)
-    if length not in {VARIABLE, *buckets} or (length != VARIABLE and len(buckets) > 1):
-        raise ArtifactError(f"[text] buckets are {list(buckets)}, but the model reads {length}")
+    if length != VARIABLE and (buckets != (length,) or text.max_tokens != length):
+        raise ArtifactError(
+            f"[text] max_tokens={text.max_tokens}: every row of this model has {length} tokens, so "
+            f"that max_tokens must be {length}, and there is no other bucket"
+        )
     added = tokenizer.num_special_tokens_to_add(is_pair=False) if text.special_tokens else 0
     if added >= text.max_tokens:
         raise ArtifactError(

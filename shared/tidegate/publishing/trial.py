@@ -123,14 +123,13 @@ def _padding_difference(
         }
 
     short = sample_text(reader, reader.buckets[0])
-    differences = []
+    answers = []
     for bucket in reader.buckets:
         both = reader.from_instances([short, sample_text(reader, bucket)])
-        answers, _ = answer(_take(both, np.array([0]))), answer(_take(both, np.array([1])))
-        if bucket == reader.buckets[0]:
-            own = answers
-        differences.append(_difference(own, answers))
-    return max(differences) if len(differences) > 1 else None
+        padded_short, long = (_take(both, np.array([row])) for row in (0, 1))
+        answers.append(answer(padded_short))
+        answer(long)  # a model may have fewer positions than the longest text
+    return max((_difference(answers[0], other) for other in answers[1:]), default=None)
 
 
 def _how_far(difference: float) -> str:

@@ -49,6 +49,18 @@ def refuse_too_many(column: str, rows: int, *, row_elements: int) -> None:
         )
 
 
+def refuse_too_much(column: str, found: int, *, most: int, of: str) -> None:
+    """Refuse a request that would take too long to read, before that is begun.
+
+    Raises:
+        SignatureMismatchError: With how much may come at once.
+    """
+    if found > most:
+        raise SignatureMismatchError.of_input(
+            column, expected=f"at most {most} {of} in one request", found=f"{found}"
+        )
+
+
 def shown(value: object) -> str:
     """Describe a value that has the wrong type, without what it holds."""
     match value:

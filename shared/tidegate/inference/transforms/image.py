@@ -1,15 +1,27 @@
 """``image``: a column of encoded images becomes pixels, laid out as the model reads them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from math import prod
+from typing import Final
 
 import numpy as np
 
 from tidegate.artifacts.transform_specs import ImageSpec
 from tidegate.inference.arrays import Array
-from tidegate.inference.transforms.column import refuse_too_many, shown, values_of, wrong_value
-from tidegate.inference.transforms.pixels import UnusableImageError, decode
+from tidegate.inference.transforms.column import (
+    refuse_too_many,
+    refuse_too_much,
+    shown,
+    values_of,
+    wrong_value,
+)
+from tidegate.inference.transforms.pixels import UnusableImageError, decode, open_image
 from tidegate.tensors.datatypes import DATATYPES
 from tidegate.tensors.signature import Signature
+
+MOST_PIXELS_AT_ONCE: Final = 268_435_456
+"""Of all images of one request: 256 Mi, which take some seconds to decode."""
 
 
 class ImageReader:
@@ -29,38 +41,48 @@ class ImageReader:
         self.formats = spec.formats
 
     def from_instances(self, instances: Sequence[object]) -> dict[str, Array]:
-        """Read objects with the column, or bare bytes."""
-        return self._tensor(values_of(instances, self._spec.column))
+        """Read objects with the column, or bare bytes; together no more than a request may be."""
+        contents = self._checked(values_of(instances, self._spec.column))
+        refuse_too_many(self._spec.column, len(contents), row_elements=prod(self._row_shape))
+        pixels = 0
+        for row, content in enumerate(contents):  # headers alone, before the first is decoded
+            with self._naming(row):
+                image = open_image(content, self._spec)
+            pixels += image.width * image.height
+        refuse_too_much(self._spec.column, pixels, most=MOST_PIXELS_AT_ONCE, of="pixels")
+        return self._tensor(contents)
 
     def from_columns(self, columns: Mapping[str, Array]) -> dict[str, Array]:
         """Read an object array ``(rows,)`` of bytes."""
-        return self._tensor(columns[self._spec.column].tolist())
+        return self._tensor(self._checked(columns[self._spec.column].tolist()))
 
-    def _tensor(self, values: Sequence[object]) -> dict[str, Array]:
-        refuse_too_many(self._spec.column, len(values), row_elements=int(np.prod(self._row_shape)))
-        for row, value in enumerate(values):  # before the first is decoded, which takes a while
-            self._check(value, row)
-        tensor = np.empty((len(values), *self._row_shape), dtype=self._dtype)
-        for row, value in enumerate(values):
-            tensor[row] = self._row(value, row)
-        return {self._name: tensor}
+    def _checked(self, values: Sequence[object]) -> list[bytes]:
+        return [self._bytes(value, row) for row, value in enumerate(values)]
 
-    def _check(self, value: object, row: int) -> None:
+    def _bytes(self, value: object, row: int) -> bytes:
         if isinstance(value, bytes):
-            return
+            return value
         hint = ' (in JSON, bytes are {"b64": "…"})' if isinstance(value, str) else ""
         raise wrong_value(
             self._spec.column, row, expected="the bytes of an image", found=shown(value) + hint
         )
 
-    def _row(self, content: object, row: int) -> Array:
-        assert isinstance(content, bytes), "checked"
+    def _tensor(self, contents: Sequence[bytes]) -> dict[str, Array]:
+        tensor = np.empty((len(contents), *self._row_shape), dtype=self._dtype)
+        for row, content in enumerate(contents):
+            with self._naming(row):
+                tensor[row] = self._row(decode(content, self._spec))
+        return {self._name: tensor}
+
+    @contextmanager
+    def _naming(self, row: int) -> Iterator[None]:
         try:
-            pixels = decode(content, self._spec)
+            yield
         except UnusableImageError as error:
-            raise wrong_value(
-                self._spec.column, row, expected="an image", found=str(error)
-            ) from error
+            column = self._spec.column
+            raise wrong_value(column, row, expected="an image", found=str(error)) from error
+
+    def _row(self, pixels: Array) -> Array:
         if self._spec.channels == "bgr":
             pixels = pixels[:, :, ::-1]
         if self._dtype.kind == "f":

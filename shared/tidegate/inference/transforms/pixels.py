@@ -49,24 +49,25 @@ def decode(content: bytes, spec: ImageSpec) -> Array:
     Raises:
         UnusableImageError: Another format, too many pixels, an animation, or damaged.
     """
-    image = _opened(content, spec)
+    image = open_image(content, spec)
     try:
-        upright = ImageOps.exif_transpose(image)
-        flat = _flat(upright, spec)
-        fitted = _fitted(flat, spec)
-    except (
-        Exception
-    ) as error:  # on damaged files Pillow raises nearly everything, KeyError to OSError
+        fitted = _fitted(_flat(ImageOps.exif_transpose(image), spec), spec)
+    except Exception as error:  # Pillow raises nearly everything, from KeyError to SyntaxError
         raise UnusableImageError("a damaged or incomplete image") from error
     return np.asarray(fitted).reshape(*spec.size, spec.depth)
 
 
-def _opened(content: bytes, spec: ImageSpec) -> Image.Image:
-    """Read the header alone."""
+def open_image(content: bytes, spec: ImageSpec) -> Image.Image:
+    """Read an image's header alone.
+
+    Raises:
+        UnusableImageError: Another format, too many pixels, or an animation.
+    """
     formats = [_NAMES[name] for name in spec.formats]
     too_large = f"an image of more than {spec.max_pixels} pixels"
     try:
         image = Image.open(BytesIO(content), formats=[name.upper() for name in formats])
+        frames = getattr(image, "n_frames", 1)
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise UnusableImageError(too_large) from error
     except Exception as error:  # as above
@@ -75,7 +76,7 @@ def _opened(content: bytes, spec: ImageSpec) -> Image.Image:
         ) from error
     if image.width * image.height > spec.max_pixels:
         raise UnusableImageError(f"{too_large}: {image.width} x {image.height}")
-    if getattr(image, "n_frames", 1) > 1 and image.format not in _STILL:
+    if frames > 1 and image.format not in _STILL:
         raise UnusableImageError("an animation; send one picture")
     return image
 

@@ -1,8 +1,8 @@
 """``text``: a column of text becomes token ids, padded to the bucket of the longest row.
 
-Every padded length is a shape that the model is timed and warmed for, so there are few: a request
-is padded to the smallest bucket that holds its longest text. Requests of different buckets never
-share a batch.
+Every padded length is a shape of its own, slow in its first call and with times of its own, so
+there are few: a request is padded to the smallest bucket that holds its longest text. Requests of
+different buckets never share a batch.
 
 Text is read by the model's own ``tokenizer.json`` (the library ``tokenizers``), whose padding and
 truncation are switched off: they are often fixed to the length of the training run.
@@ -20,7 +20,13 @@ from tokenizers import Tokenizer
 from tidegate.artifacts.transform_specs import TextSpec
 from tidegate.errors import ArtifactError
 from tidegate.inference.arrays import Array
-from tidegate.inference.transforms.column import refuse_too_many, shown, values_of, wrong_value
+from tidegate.inference.transforms.column import (
+    refuse_too_many,
+    refuse_too_much,
+    shown,
+    values_of,
+    wrong_value,
+)
 from tidegate.inference.transforms.padding import PaddingCount, PaddingStatistics
 from tidegate.tensors.datatypes import DATATYPES
 from tidegate.tensors.signature import Signature, SignatureMismatchError
@@ -28,6 +34,8 @@ from tidegate.tensors.signature import Signature, SignatureMismatchError
 CHARACTERS_PER_TOKEN: Final = 32
 """A longer text is too long without being read: no language has words of that length, and to read
 a megabyte takes half a second."""
+MOST_CHARACTERS_AT_ONCE: Final = 4_194_304
+"""Of all texts of one request: 4 Mi, which take some seconds to tokenize."""
 _NO_TEXT: Final = "text that is no Unicode: it has half of a surrogate pair"
 
 
@@ -71,7 +79,6 @@ class TextReader:
             signature: Of the model.
             tokenizer: As ``load_tokenizer`` gave it; from now on only this reader uses it.
         """
-        inputs = [spec.ids, spec.mask, spec.types]
         ids = signature.input(spec.ids or "")
         if spec.buckets is None or spec.pad_id is None or ids is None:
             raise ValueError(f"{spec} is not filled in for {signature}")
@@ -86,7 +93,6 @@ class TextReader:
         self._padding = PaddingCount()
         self.columns = (spec.column,)
         self.buckets = spec.buckets
-        self.inputs = tuple(name for name in inputs if name)
 
     @property
     def padding(self) -> PaddingStatistics:
@@ -94,19 +100,23 @@ class TextReader:
         return self._padding.statistics()
 
     def from_instances(self, instances: Sequence[object]) -> dict[str, Array]:
-        """Read objects with the column, or bare texts."""
-        return self._tensors(values_of(instances, self._spec.column))
+        """Read objects with the column, or bare texts; together no more than a request may be."""
+        column = self._spec.column
+        texts = self._checked(values_of(instances, column))
+        characters = sum(map(len, texts))
+        refuse_too_much(column, characters, most=MOST_CHARACTERS_AT_ONCE, of="characters")
+        return self._tensors(texts)
 
     def from_columns(self, columns: Mapping[str, Array]) -> dict[str, Array]:
         """Read an array ``(rows,)`` of text."""
-        return self._tensors(columns[self._spec.column].tolist())
+        return self._tensors(self._checked(columns[self._spec.column].tolist()))
 
     def tokens_of(self, texts: Sequence[str]) -> list[int]:
         """Count the tokens of each text, special ones included."""
         return [len(encoded) for encoded in self._encode(list(texts))]
 
-    def _tensors(self, values: list[object]) -> dict[str, Array]:
-        encoded = self._encode(self._checked(values))
+    def _tensors(self, texts: list[str]) -> dict[str, Array]:
+        encoded = self._encode(texts)
         lengths = np.fromiter(map(len, encoded), dtype=np.int64, count=len(encoded))
         longest = int(lengths.max())
         if longest > self._spec.max_tokens:
