@@ -69,6 +69,10 @@ class HttpQuestion:
         check_body_headers(self._exchange)
         self._body = await self._exchange.read(BODY_LIMIT_BYTES)
 
+    def may_wish(self) -> bool:
+        """Look for the two words."""
+        return b'"timeout"' in self._body or b'"priority"' in self._body
+
     def decode(self, served: ServedVersion) -> Asked:
         """Read the body in the form that the path names."""
         said = self._exchange.header(JSON_LENGTH_HEADER)

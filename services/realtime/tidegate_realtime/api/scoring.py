@@ -30,7 +30,7 @@ from tidegate_realtime.api.metrics import UNKNOWN, EndedKey, GatewayMetrics, Out
 from tidegate_realtime.api.poison import PoisonInputError
 from tidegate_realtime.api.request_ids import RequestIds
 from tidegate_realtime.api.served import Catalogue, ServedVersion
-from tidegate_realtime.api.wishes import Deadline, Wishes, wishes_of
+from tidegate_realtime.api.wishes import NORMAL, Deadline, Wishes, wishes_of
 from tidegate_realtime.runtime.outcomes import Answered, Failed, Rejected
 
 
@@ -82,6 +82,10 @@ class Question(Protocol):
         Raises:
             RequestRejectedError: It will not come, or there are too many before it.
         """
+        ...
+
+    def may_wish(self) -> bool:
+        """Whether the body may name a deadline or a priority, as far as a glance tells."""
         ...
 
     def decode(self, served: ServedVersion) -> Asked:
@@ -193,7 +197,12 @@ class Scorer:
         self._catalogue.readiness.check()
         named = question.deadline()
         await question.read()
-        call.arrived_at_ns = arrived_at_ns = self._clock.now_ns()
+        call.arrived_at_ns = self._clock.now_ns()
+        refused = None
+        if not question.may_wish():
+            refused = self._refuse_unread(question, served, named, call, principal)
+        if refused is not None:
+            return ending_of_outcome(refused, self._draw)
         if served.model.is_slow_to_read:  # others must be answered meanwhile
             asked = await asyncio.to_thread(question.decode, served)
         else:
@@ -203,6 +212,18 @@ class Scorer:
         wishes = wishes_of(asked.parameters, named)
         if wishes.deadline is not None:
             served.check_possible(wishes.deadline, certainly=True)
+        return await self._answer(question, call, asked, wishes, principal)
+
+    async def _answer(
+        self,
+        question: Question,
+        call: _Call,
+        asked: Asked,
+        wishes: Wishes,
+        principal: Principal,
+    ) -> Ending:
+        served, arrived_at_ns = call.served, call.arrived_at_ns
+        assert served is not None, "it is bound"
         submitted_at_ns = self._clock.now_ns()
         served.poison.check(asked.inputs, submitted_at_ns)
         ticket = served.driver.submit(
@@ -234,6 +255,30 @@ class Scorer:
             total_ns=total_ns,
         )
         return Ending(OutcomeLabel.ANSWERED, answer)
+
+    def _refuse_unread(
+        self,
+        question: Question,
+        served: ServedVersion,
+        named: Deadline | None,
+        call: _Call,
+        principal: Principal,
+    ) -> Rejected | None:
+        """Refuse under overload before decoding, which is most of what a refusal costs."""
+        if named is not None:
+            served.check_possible(named, certainly=True)
+        arrived_at_ns = call.arrived_at_ns
+        deadline_at_ns = served.deadline_at_ns(
+            named, began_at_ns=question.began_at_ns, arrived_at_ns=arrived_at_ns
+        )
+        refused = served.driver.refuse_unread(
+            deadline_at_ns=deadline_at_ns,
+            arrived_at_ns=arrived_at_ns,
+            priority=max(NORMAL, principal.best_priority),
+        )
+        if refused is not None and named is not None:
+            served.check_possible(named)
+        return refused
 
     def _check_caller(
         self, served: ServedVersion, asked: Asked, wishes: Wishes, outcome: Unanswered

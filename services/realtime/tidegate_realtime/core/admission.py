@@ -116,11 +116,35 @@ class Admission:
             self._plan = plan
         return self._admit_last(request, plan)
 
+    def refuse_unread(self, request: Request, now_ns: int) -> Refusal | None:
+        """Refuse what nobody has read yet, if that is certain; ``None``: it must be read first.
+
+        Args:
+            request: With one row, of any shape: more rows would be refused all the more.
+            now_ns: The present.
+        """
+        lanes, plan = self._lanes, self._plan
+        if plan is None or now_ns > self._valid_until_ns or self._is_idle:
+            return None
+        lane = lanes.lane_of(request)
+        if lane.rows != lanes.rows or not lane.is_last_at(request.deadline_at_ns):
+            return None
+        refusal = self._promise_last(request, plan)
+        return None if refusal is None or refusal.is_open else refusal
+
     def _admit_last(self, request: Request, plan: Plan) -> Refusal | None:
         rows, deadline_ns = request.rows, request.deadline_at_ns
         if plan.append(request, self._sojourn.strictness_ns):
             self._lanes.push(request)
             return None
+        refusal = self._promise_last(request, plan)
+        if refusal is None:
+            plan.add(rows, deadline_ns)
+            self._lanes.push(request)
+        return refusal
+
+    def _promise_last(self, request: Request, plan: Plan) -> Refusal | None:
+        rows, deadline_ns = request.rows, request.deadline_at_ns
         if plan.has_room(rows, deadline_ns):
             place, start = plan.rows + rows, plan.start
         else:
@@ -132,8 +156,6 @@ class Admission:
             return self._unreachable(request, plan, start, place, need_rows)
         request.reserved_rows = promised
         request.predicted_at_ns = Nanoseconds(int(plan.ends_by_ns(promised, start)))
-        plan.add(rows, deadline_ns)
-        self._lanes.push(request)
         return None
 
     def _admit_within(self, request: Request, lane: DeadlineQueue, plan: Plan) -> Refusal | None:

@@ -84,6 +84,10 @@ class DeadlineQueue:
             and request.shape_key == self._key
         )
 
+    def is_last_at(self, deadline_at_ns: Nanoseconds) -> bool:
+        """Whether a request with that deadline would be appended, its shape aside."""
+        return not self.requests or deadline_at_ns >= self._last_at_ns
+
     def discard(self, request: Request) -> None:
         """Remove what waits of a request; without effect if nothing does."""
         if request.waiting_rows:

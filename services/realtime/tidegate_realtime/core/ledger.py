@@ -25,6 +25,7 @@ class Ledger:
 
     __slots__ = (
         "arrived",
+        "arrived_rows",
         "batches_by_reason",
         "batches_by_rows",
         "batches_terminated",
@@ -37,7 +38,7 @@ class Ledger:
     )
 
     def __init__(self) -> None:
-        self.arrived = 0
+        self.arrived = self.arrived_rows = 0
         self.counts = dict.fromkeys(State, 0)  # except ARRIVING, which no request stays in
         self.rejected_by_code: Counter[RefusalCode] = Counter(dict.fromkeys(REFUSAL_CODES, 0))
         self.batches_by_reason: Counter[DispatchReason] = Counter()

@@ -107,6 +107,7 @@ class MicroBatcher:
         check_arrival(request)
         commands = self._expire_due(now_ns) if now_ns >= self._waking.at_ns else []
         self._ledger.arrived += 1
+        self._ledger.arrived_rows += request.rows
         if self.pace.on_arrival(request.rows, now_ns):
             self._admission.forget()
         refusal = self._admit(request, now_ns)
@@ -118,6 +119,31 @@ class MicroBatcher:
             self._dispatch(now_ns, commands)
         if commands or request.deadline_at_ns - self.pace.margin_ns < self._waking.at_ns:
             self._wake(commands)
+        return commands
+
+    def on_unread(self, request: Request, now_ns: Nanoseconds) -> list[Command] | None:
+        """Refuse a request before anybody has read it; ``None``: it must be read and arrive.
+
+        Under overload most of the work is to read what is then refused; whoever would not even be
+        promised one row needs no reading.
+
+        Args:
+            request: With one row; if it is refused it counts as one of usual size.
+            now_ns: The present.
+        """
+        ledger, probes = self._ledger, self._endings.probes
+        if now_ns >= self._waking.at_ns or self._executors.idle > 0 or not request.sheddable:
+            return None
+        refusal = self._admission.refuse_unread(request, now_ns)
+        if refusal is None or probes.is_due(ledger.accepted):
+            return None
+        usual_rows = max(1, ledger.arrived_rows // max(1, ledger.arrived))
+        ledger.arrived += 1
+        ledger.arrived_rows += usual_rows
+        if self.pace.on_arrival(usual_rows, now_ns):
+            self._admission.forget()
+        commands: list[Command] = []
+        self._endings.reject(request, refusal, now_ns, commands, is_idle=False)
         return commands
 
     def on_cancel(self, request: Request, now_ns: Nanoseconds) -> list[Command]:

@@ -34,6 +34,10 @@ class Probes:
         self.in_time = 0
         """Ended before the deadline of the request that they stand for."""
 
+    def is_due(self, accepted: int) -> bool:
+        """Whether the next refusal will be tried; ``accepted``: requests so far."""
+        return self._refusals + 1 >= EVERY and (self.started + 1) * SHARE <= accepted
+
     def stand_in(
         self, request: Request, *, cap_rows: int, accepted: int, is_idle: bool
     ) -> Request | None:
@@ -45,8 +49,8 @@ class Probes:
             accepted: Requests accepted so far.
             is_idle: Whether nothing waits or runs.
         """
+        due = self.is_due(accepted)
         self._refusals += 1
-        due = self._refusals >= EVERY and (self.started + 1) * SHARE <= accepted
         if not due and not is_idle:
             return None
         self._refusals = 0

@@ -180,6 +180,27 @@ class BatchDriver:
         """
         self._outside_ns = outside_ns
 
+    def refuse_unread(
+        self, *, deadline_at_ns: Nanoseconds, arrived_at_ns: Nanoseconds, priority: int
+    ) -> Rejected | None:
+        """Refuse a request that has not been decoded, if that is certain; ``None``: submit it.
+
+        What is refused so is counted like any other; it costs a fraction of decoding.
+
+        Args:
+            deadline_at_ns: The latest that it may have.
+            arrived_at_ns: When its last byte arrived.
+            priority: 1 highest, 2 normal, 3 bulk.
+        """
+        now_ns = self._clock.now_ns()
+        request = Request(1, None, arrived_at_ns, deadline_at_ns, priority, self._is_sheddable)
+        commands = self._batcher.on_unread(request, now_ns)
+        if commands is None:
+            return None
+        (reject,) = commands
+        assert isinstance(reject, Reject)
+        return Rejected.of(reject, self.limits, model=self._name)
+
     def submit(
         self,
         inputs: Tensors,

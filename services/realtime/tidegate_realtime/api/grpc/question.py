@@ -74,6 +74,11 @@ class GrpcQuestion:
         """Count it no longer; called once, when the question has ended."""
         self._bodies.give_back(self._held_bytes)
 
+    def may_wish(self) -> bool:
+        """Look into its parameters, which are there already."""
+        assert self._message is not None, "not decoded yet"
+        return any(name in self._message.parameters for name in ("timeout", "priority"))
+
     def decode(self, served: ServedVersion) -> Asked:
         """Make tensors of the message, of raw ones without a copy."""
         assert self._message is not None, "called once"

@@ -1,0 +1,63 @@
+"""Under overload a request is refused before it is decoded, where that is certain."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.driver.test_gateway_deadlines import ROW, code, details, infer, serving
+from tests.fixtures import edges, onnx_models
+from tidegate.inference.model import Model
+from tidegate_realtime.api.edge import Edge
+from tidegate_realtime.api.replies import Reply
+
+pytestmark = pytest.mark.looptime
+
+BURST = 400
+"""Rows that come at once; the model takes about a hundred in 100 ms."""
+
+
+@pytest.fixture
+def echo(tmp_path: Path) -> Model:
+    return edges.load(onnx_models.echo(tmp_path / "echo.onnx"))
+
+
+async def burst(edge: Edge, tasks: asyncio.TaskGroup) -> list[asyncio.Task[Reply]]:
+    """Ask many times within a millisecond, and let each be looked at."""
+    asking = [tasks.create_task(edge.endpoint.answer(infer(ROW))) for _ in range(BURST)]
+    await asyncio.sleep(0.001)
+    return asking
+
+
+@pytest.mark.field_fault("S-38")
+async def test_what_nobody_could_answer_is_refused_unread_and_counted(echo: Model) -> None:
+    async with serving(echo) as (edge, _):
+        async with asyncio.TaskGroup() as tasks:
+            asking = await burst(edge, tasks)
+            unreadable = infer(ROW)
+            unreadable.body = asyncio.get_running_loop().create_future()
+            unreadable.body.set_result(b"this is no JSON")
+            reply = await edge.endpoint.answer(unreadable)
+            assert (reply.status, code(reply)) == (503, "deadline_unreachable")
+            predicted_ms = details(reply)["predicted_ms"]
+            assert isinstance(predicted_ms, float)
+            assert predicted_ms > 100
+        refused = sum(task.result().status == 503 for task in asking)
+        statistics = edge.catalogue.versions[0].driver.statistics()
+        assert statistics.rejected_by_code["deadline_unreachable"] == refused + 1
+
+
+async def test_a_body_that_may_name_a_wish_is_read(echo: Model) -> None:
+    async with serving(echo) as (edge, _), asyncio.TaskGroup() as tasks:
+        await burst(edge, tasks)
+        reply = await edge.endpoint.answer(infer(ROW, timeout=5_000_000))
+        assert reply.status == 200  # it has more time than the others
+
+
+async def test_where_there_is_room_every_body_is_read(echo: Model) -> None:
+    async with serving(echo) as (edge, _):
+        unreadable = infer(ROW)
+        unreadable.body = asyncio.get_running_loop().create_future()
+        unreadable.body.set_result(b"this is no JSON")
+        reply = await edge.endpoint.answer(unreadable)
+        assert (reply.status, code(reply)) == (400, "malformed_json")
