@@ -157,12 +157,9 @@ def test_depth_costs_neither_stack_nor_memory(
 
 
 @pytest.mark.field_fault("P-14")
-@pytest.mark.parametrize("chunks", [50_000, pytest.param(500_000, marks=pytest.mark.long)], ids=str)
-def test_very_many_chunks_cost_little_memory_and_hold_nobody_up(
-    gateway: Gateway, chunks: int
-) -> None:
+def test_500_000_chunks_cost_little_memory_and_hold_nobody_up(gateway: Gateway) -> None:
     head = f"POST {INFER} HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
-    body = b"6\r\n 1234,\r\n" * chunks + b"0\r\n\r\n"
+    body = b"6\r\n 1234,\r\n" * 500_000 + b"0\r\n\r\n"
     before_kib = gateway.resident_kib()
 
     def upload() -> bytes:
