@@ -19,6 +19,9 @@ from tidegate_loadtest.replay.traffic import LEFT, LOST, NEVER, Log, Traffic
 OK: Final = 200
 CONNECTIONS: Final = 16
 """Opened before the first request is due; more are opened as they are needed."""
+MOST_CONNECTIONS: Final = 500
+"""At a time; a request that would need one more is lost, and counts as missed. A gateway allows 512
+from one address by default, and ``select`` knows about a thousand."""
 GIVE_UP_S: Final = 10.0
 """After the last request was due: what has no reply by then is ``OPEN``."""
 
@@ -98,7 +101,9 @@ class Sender:
             exchange = _Exchange(self, place)
             self._in_progress.add(exchange)
             connection = self._pool.take()
-            if connection is None:
+            if connection is None and len(self._in_progress) > MOST_CONNECTIONS:
+                self.end(exchange, LOST)
+            elif connection is None:
                 tasks.create_task(self._connect_and_send(exchange), name="connect")
             else:
                 self._send(exchange, connection)
