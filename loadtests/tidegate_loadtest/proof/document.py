@@ -20,9 +20,8 @@ _COLUMNS: Final = (
         "goodput/s",
         "p99 ms",
         "missed",
-        "slo is",
         "slo by it",
-        "slo by faithful other",
+        "slo is",
     ),
 )
 
