@@ -11,7 +11,7 @@ from tidegate.clock.system import SystemClock
 from tidegate.units import ms_to_ns
 from tidegate_loadtest.replay.pool import Pool
 from tidegate_loadtest.replay.result import ReplayResult
-from tidegate_loadtest.replay.sending import CONNECTIONS, Sender
+from tidegate_loadtest.replay.sending import CONNECTIONS, MOST_CONNECTIONS, Sender
 from tidegate_loadtest.replay.traffic import LEFT, LOST, NEVER, OPEN, Log, Traffic
 
 REQUEST = b"POST / HTTP/1.1\r\nhost: test\r\ncontent-length: 2\r\n\r\n{}"
@@ -123,6 +123,16 @@ async def test_what_is_never_answered_is_given_up_and_counted_as_missed() -> Non
         server.gate.set()
     assert log.status.tolist() == [OPEN] * 5
     assert ReplayResult.of(log, objective_ns=1).missed_ratio == 1
+
+
+async def test_more_than_the_connections_of_a_client_are_lost_and_do_not_end_the_run() -> None:
+    async with serving(lambda _: OK) as (server, port):
+        server.gate.clear()
+        at_once = Traffic(at_ns=np.zeros(MOST_CONNECTIONS + 5, np.int64), requests=[REQUEST])
+        log = await sent(at_once, port, give_up_s=0.05)
+        server.gate.set()
+    assert (log.status == LOST).sum() == 5
+    assert (log.status == OPEN).sum() == MOST_CONNECTIONS
 
 
 async def test_a_server_that_goes_away_loses_requests_and_not_the_run() -> None:
