@@ -1,8 +1,6 @@
 """What a gRPC client sends and gets, on a real channel, with a real driver and a small model."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import grpc
@@ -12,66 +10,26 @@ import pytest
 from tests.fakes.backends import FakeBackend
 from tests.fixtures import edges, onnx_models
 from tests.fixtures.grpc_calls import (
+    TWO_ROWS,
     begin,
-    connected,
-    infer_request,
     listening,
     output_arrays,
     refused,
+    rows_request,
+    serving,
 )
-from tidegate.clock.system import SystemClock
 from tidegate.errors import BackendError, SettingError
-from tidegate.inference.arrays import Array, Tensors
+from tidegate.inference.arrays import Tensors
 from tidegate.inference.model import Model
-from tidegate.oip.parameters import Parameters
 from tidegate.oip.protobuf import v2_pb2 as v2
 from tidegate_realtime.api.edge import Edge
 from tidegate_realtime.api.served import State
 from tidegate_realtime.core.limits import BatchLimits
 
-ROWS = np.array([[1, 2], [3, 4]], np.float32)
-
 
 @pytest.fixture
 def echo(tmp_path: Path) -> Model:
     return edges.load(onnx_models.echo(tmp_path / "echo.onnx"))
-
-
-@asynccontextmanager
-async def serving(
-    model: Model,
-    *,
-    backend: FakeBackend | None = None,
-    slo_ms: float = 10_000.0,
-    limits: BatchLimits | None = None,
-) -> AsyncIterator[tuple[Edge, grpc.aio.Channel]]:
-    """Serve one model, and check at the end that every request ended exactly once."""
-    used = backend or FakeBackend(model=model.run)
-    edge = edges.serve(
-        [model], clock=SystemClock(), backend=lambda _: used, slo_ms=slo_ms, limits=limits
-    )
-    driver = edge.catalogue.versions[0].driver
-    try:
-        async with connected(edge) as channel:
-            yield edge, channel
-    finally:
-        await driver.aclose()
-        assert driver.statistics().unaccounted == 0
-        assert edge.metrics.arrivals.total() == sum(edge.metrics.ended.values())
-        assert edge.metrics.in_flight.total() == 0
-        assert edge.sweeper.bodies.held_bytes == 0
-
-
-def rows_request(
-    values: Array = ROWS,
-    *,
-    raw: bool = True,
-    outputs: Mapping[str, Parameters] | None = None,
-    parameters: Parameters | None = None,
-    **fields: str,
-) -> v2.ModelInferRequest:
-    inputs = {"input": ("FP32", values)}
-    return infer_request("echo", inputs, raw=raw, outputs=outputs, parameters=parameters, **fields)
 
 
 def endings(edge: Edge) -> dict[tuple[str, str], int]:
@@ -90,7 +48,7 @@ async def test_an_answer_has_the_form_of_its_request_and_says_who_made_it(
         assert bool(reply.raw_output_contents) is raw
         assert reply.outputs[0].HasField("contents") is not raw
         assert not reply.outputs[0].parameters
-        assert np.array_equal(output_arrays(reply)["output"], ROWS)
+        assert np.array_equal(output_arrays(reply)["output"], TWO_ROWS)
         assert {name: value.string_param for name, value in reply.parameters.items()} == {
             "tidegate_digest": edges.DIGEST,
             "tidegate_variant": "default",
@@ -159,153 +117,7 @@ async def test_what_is_not_offered_is_unimplemented(echo: Model, method: str) ->
         assert refusal.status is grpc.StatusCode.UNIMPLEMENTED
 
 
-def typed_beside_raw() -> v2.ModelInferRequest:
-    request = rows_request()
-    request.inputs[0].contents.fp32_contents.extend([1, 2, 3, 4])
-    return request
-
-
-def changed(
-    change: Callable[[v2.ModelInferRequest], object], *, raw: bool = True
-) -> v2.ModelInferRequest:
-    request = rows_request(raw=raw)
-    change(request)
-    return request
-
-
-def doubled(request: v2.ModelInferRequest) -> None:
-    request.inputs.append(request.inputs[0])
-    request.raw_input_contents.append(request.raw_input_contents[0])
-
-
-REFUSED: dict[str, tuple[v2.ModelInferRequest | bytes, str, str]] = {
-    "no message": (b"\xff\xff", "malformed_request", "no ModelInferRequest"),
-    "raw and typed": (typed_beside_raw(), "malformed_request", "has contents beside"),
-    "one blob too many": (
-        changed(lambda r: r.raw_input_contents.append(b"")),
-        "malformed_request",
-        "1 inputs and 2 raw_input_contents",
-    ),
-    "no inputs": (v2.ModelInferRequest(model_name="echo"), "malformed_request", "has 0 inputs"),
-    "one input twice": (
-        changed(doubled),
-        "malformed_request",
-        "twice",
-    ),
-    "bytes that do not fit": (
-        changed(lambda r: r.inputs[0].shape.append(2)),
-        "binary_layout",
-        "8 of FP32",
-    ),
-    "a negative dimension": (
-        changed(lambda r: r.inputs[0].shape.append(-1)),
-        "malformed_request",
-        "negative dimension",
-    ),
-    "a huge shape": (
-        changed(lambda r: r.inputs[0].shape.extend([2**62, 2**62])),
-        "binary_layout",
-        "more than 2^63",
-    ),
-    "contents of another datatype": (
-        changed(lambda r: r.inputs[0].contents.int_contents.append(1), raw=False),
-        "malformed_request",
-        "FP32 is sent in fp32_contents, and it has int_contents",
-    ),
-    "another number of values": (
-        changed(lambda r: r.inputs[0].contents.fp32_contents.append(1), raw=False),
-        "malformed_request",
-        "fp32_contents has 5 values",
-    ),
-    "a 16-bit float in typed contents": (
-        changed(lambda r: setattr(r.inputs[0], "datatype", "FP16"), raw=False),
-        "needs_binary",
-        "raw_input_contents",
-    ),
-    "an unknown datatype": (
-        changed(lambda r: setattr(r.inputs[0], "datatype", "FP8"), raw=False),
-        "malformed_request",
-        "'FP8' is no datatype",
-    ),
-    "another model's input": (
-        changed(lambda r: setattr(r.inputs[0], "name", "x")),
-        "signature_mismatch",
-        "'x'",
-    ),
-    "an output that is not there": (
-        rows_request(outputs={"nothing": {}}),
-        "signature_mismatch",
-        "'nothing'",
-    ),
-    "a parameter without a value": (
-        changed(lambda r: r.parameters["timeout"].Clear()),
-        "malformed_request",
-        "'timeout' has no value",
-    ),
-    "a sequence": (
-        rows_request(parameters={"sequence_id": 1}),
-        "unsupported_parameter",
-        "sequence",
-    ),
-    "an option with a typing error": (
-        rows_request(parameters={"tidegate_alow": True}),
-        "bad_option",
-        "tidegate_alow",
-    ),
-    "a negative timeout": (rows_request(parameters={"timeout": -1}), "bad_option", "timeout"),
-    "a model that is not served": (
-        changed(lambda r: setattr(r, "model_name", "other")),
-        "model_not_found",
-        "'other' is not served",
-    ),
-    "a name that no model can have": (
-        changed(lambda r: setattr(r, "model_name", "../echo" * 100_000)),
-        "model_not_found",
-        "is no model name",
-    ),
-    "a version that is not served": (
-        changed(lambda r: setattr(r, "model_version", "2")),
-        "version_not_served",
-        "[1]",
-    ),
-    "a version that cannot be": (
-        changed(lambda r: setattr(r, "model_version", "²")),
-        "version_not_served",
-        "is no version",
-    ),
-}
-STATUSES = {
-    "model_not_found": grpc.StatusCode.NOT_FOUND,
-    "version_not_served": grpc.StatusCode.NOT_FOUND,
-}
-
-
-@pytest.mark.parametrize(("request_", "code", "hint"), REFUSED.values(), ids=REFUSED)
-async def test_what_cannot_be_answered_is_refused_in_a_sentence(
-    echo: Model, request_: v2.ModelInferRequest | bytes, code: str, hint: str
-) -> None:
-    backend = FakeBackend(model=echo.run)
-    async with serving(echo, backend=backend) as (_, channel):
-        refusal = await refused(begin(channel, "ModelInfer", request_, x_request_id="r-9"))
-        assert refusal.code == code
-        assert refusal.status is STATUSES.get(code, grpc.StatusCode.INVALID_ARGUMENT)
-        assert hint in refusal.sentence
-        assert len(refusal.sentence) < 400
-        assert refusal.trailing["x-request-id"] == "r-9"
-        assert isinstance(refusal.details, dict)
-    assert backend.rows == []
-
-
-async def test_details_say_what_was_expected_and_found(echo: Model) -> None:
-    async with serving(echo) as (_, channel):
-        refusal = await refused(begin(channel, "ModelInfer", rows_request(ROWS[:, :1])))
-        assert refusal.details == {
-            "input": "input",
-            "expected": "shape [-1, 2]",
-            "found": "shape [2, 1]",
-        }
-
-
+@pytest.mark.field_fault("S-41")
 async def test_a_full_queue_says_when_to_come_back(echo: Model) -> None:
     limits = BatchLimits(cap_rows=2, queue_limit_rows=2)
     backend = FakeBackend(model=echo.run, took_s=0.2)
@@ -334,12 +146,13 @@ def raising(_: Tensors) -> Tensors:
 @pytest.mark.field_fault("P-15")
 async def test_a_model_that_fails_is_internal_without_its_reason(echo: Model) -> None:
     async with serving(echo, backend=FakeBackend(model=raising)) as (edge, channel):
-        refusal = await refused(begin(channel, "ModelInfer", rows_request(ROWS[:1])))
+        refusal = await refused(begin(channel, "ModelInfer", rows_request(TWO_ROWS[:1])))
         assert (refusal.status, refusal.code) == (grpc.StatusCode.INTERNAL, "model_failed")
         assert "secret" not in refusal.sentence
         assert endings(edge) == {("failed", "model_failed"): 1}
 
 
+@pytest.mark.field_fault("P-08")
 @pytest.mark.parametrize("kind", ["int64_param", "uint64_param"])
 async def test_both_kinds_of_integers_are_timeouts_and_priorities(echo: Model, kind: str) -> None:
     backend = FakeBackend(model=echo.run, took_s=0.3)
@@ -380,11 +193,13 @@ async def test_only_wanted_outputs_come_and_classes_where_they_are_wanted(echo: 
         assert output_arrays(reply)["output"].tolist() == [["2.0:1"], ["4.0:1"]]
 
 
+@pytest.mark.parametrize("compression", list(grpc.Compression))
 async def test_a_message_beyond_the_limit_is_refused_and_the_connection_goes_on(
-    echo: Model,
+    echo: Model, compression: grpc.Compression
 ) -> None:
     async with serving(echo) as (_, channel):
-        refusal = await refused(begin(channel, "ModelInfer", bytes((64 << 20) + 1)))
+        large = bytes((64 << 20) + 1)
+        refusal = await refused(begin(channel, "ModelInfer", large, compression=compression))
         assert refusal.status is grpc.StatusCode.RESOURCE_EXHAUSTED
         await begin(channel, "ModelInfer", rows_request())
 

@@ -133,6 +133,7 @@ async def test_a_thousand_callers_who_leave_at_any_moment_are_counted_once_each(
         assert output_arrays(last)["output"].tolist() == [[-1, 0]]
 
 
+@pytest.mark.field_fault("S-27")
 async def test_a_call_whose_deadline_passes_is_over_on_both_sides(echo: Model) -> None:
     backend = FakeBackend(model=echo.run, took_s=3_600)
     async with serving(echo, backend) as edge, connected(edge) as channel:
