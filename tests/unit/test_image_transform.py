@@ -7,7 +7,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.fixtures.images import animation, encoded, png_header, quarters, turned_by_exif
+from tests.fixtures.images import (
+    animation,
+    encoded,
+    many_scans,
+    png_header,
+    quarters,
+    turned_by_exif,
+)
 from tidegate.artifacts.transform_specs import ImageSpec
 from tidegate.inference.arrays import Array
 from tidegate.inference.transforms.column import MOST_ELEMENTS
@@ -183,6 +190,18 @@ def test_a_bomb_is_refused_before_anything_is_allocated(width: int, height: int,
     finally:
         tracemalloc.stop()
     assert most_bytes < 1 << 20
+
+
+def test_a_jpeg_that_goes_over_its_pixels_again_and_again_is_refused() -> None:
+    assert pixels(many_scans(1)).shape == (2, 2, 3)
+    assert "a JPEG of more than 100 scans" in said_of(many_scans(10_000))
+
+
+def test_of_a_photo_with_its_preview_the_photo_is_read() -> None:
+    preview = Image.new("RGB", (8, 8), "blue")
+    both = encoded(quarters(), "MPO", save_all=True, append_images=[preview], quality=100)
+    found = pixels(both).astype(int)
+    assert np.abs(found - np.array([[RED, LIME], [BLUE, WHITE]])).max() <= 2
 
 
 def test_the_limit_of_pixels_and_the_formats_are_the_manifests() -> None:

@@ -30,6 +30,10 @@ _NAMES: Final = {"png": "PNG", "jpeg": "JPEG", "webp": "WebP"}
 _STILL: Final = frozenset({"MPO"})
 """What has several pictures and is no animation: a photo with its preview. The first is read."""
 
+_SCAN: Final = b"\xff\xda"
+_MOST_SCANS: Final = 100
+"""Of a JPEG: each goes over all pixels again, and a few bytes make one; usual ones have ten."""
+
 
 class UnusableImageError(Exception):
     """What is wrong with an image, in a few words that may be shown to whoever sent it."""
@@ -61,7 +65,7 @@ def open_image(content: bytes, spec: ImageSpec) -> Image.Image:
     """Read an image's header alone.
 
     Raises:
-        UnusableImageError: Another format, too many pixels, or an animation.
+        UnusableImageError: Another format, too many pixels or scans, or an animation.
     """
     formats = [_NAMES[name] for name in spec.formats]
     too_large = f"an image of more than {spec.max_pixels} pixels"
@@ -76,6 +80,8 @@ def open_image(content: bytes, spec: ImageSpec) -> Image.Image:
         ) from error
     if image.width * image.height > spec.max_pixels:
         raise UnusableImageError(f"{too_large}: {image.width} x {image.height}")
+    if content.count(_SCAN) > _MOST_SCANS and image.format in {"JPEG", *_STILL}:
+        raise UnusableImageError(f"a JPEG of more than {_MOST_SCANS} scans")
     if frames > 1 and image.format not in _STILL:
         raise UnusableImageError("an animation; send one picture")
     return image
