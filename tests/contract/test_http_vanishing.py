@@ -81,8 +81,8 @@ async def test_whoever_leaves_costs_nobody_an_answer_and_is_counted_once(
     gateway.wait_for(0, "tidegate_in_flight_requests")
     change = {name: count - before[name] for name, count in counted(gateway).items()}
     how = Counter(caller.how for caller in all_of_them)
-    # What a reset throws away before it is read never arrives.
-    assert callers - how["by reset"] <= change["arrivals"] <= callers
+    # Who leaves before the server has read what he sent never arrives.
+    assert callers / 2 < change["arrivals"] <= callers
     assert change["ended"] == change["arrivals"]
     assert change["failed"] == 0
     assert how["not at all"] <= change["answered"] <= callers - how["in the body"]
