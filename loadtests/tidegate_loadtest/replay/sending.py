@@ -60,10 +60,18 @@ def _without_collector() -> Iterator[None]:
 class Sender:
     """One run of some traffic over one pool."""
 
-    def __init__(self, traffic: Traffic, pool: Pool, clock: Clock) -> None:
+    def __init__(
+        self,
+        traffic: Traffic,
+        pool: Pool,
+        clock: Clock,
+        *,
+        most_connections: int = MOST_CONNECTIONS,
+    ) -> None:
         self._traffic = traffic
         self._pool = pool
         self._clock = clock
+        self._most_connections = most_connections
         self._log = Log.begin(traffic.at_ns)
         self._patience_ns: list[int] = []
         if traffic.leave_after_ns is not None:
@@ -101,7 +109,7 @@ class Sender:
             exchange = _Exchange(self, place)
             self._in_progress.add(exchange)
             connection = self._pool.take()
-            if connection is None and len(self._in_progress) > MOST_CONNECTIONS:
+            if connection is None and len(self._in_progress) > self._most_connections:
                 self.end(exchange, LOST)
             elif connection is None:
                 tasks.create_task(self._connect_and_send(exchange), name="connect")
