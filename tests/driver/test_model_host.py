@@ -173,7 +173,7 @@ async def test_a_store_that_is_away_changes_nothing_and_is_followed_again_when_i
         await asyncio.sleep(100.5)
         assert it.shelf.answers() == 7
         assert it.host.lifecycle.asked[RISK].problem == "no route"
-        assert it.host.alias_reads["failed"] == 100
+        assert it.host.alias_reads["risk", "failed"] == 100
         del it.versions.fails["aliases risk"]
         await asyncio.sleep(1 + BRING_S + 0.1)
         assert it.shelf.answers() == 8
@@ -210,7 +210,7 @@ async def test_a_pinned_model_is_not_even_looked_at() -> None:
         it.versions.move("risk", stable=8)
         await asyncio.sleep(10)
         assert it.shelf.answers() == 7
-        assert it.host.alias_reads["failed"] == 0
+        assert it.host.alias_reads["risk", "failed"] == 0
 
 
 @pytest.mark.field_fault("S-49")
@@ -233,7 +233,7 @@ async def test_a_load_that_fails_says_why_and_leaves_no_trace() -> None:
         it.versions.fails["load risk@5"] = DigestMismatchError("it is another")
         with pytest.raises(DigestMismatchError, match="it is another"):
             await it.host.load(ModelRef.parse("risk@5"))
-        with pytest.raises(ModelNotFoundError, match="risk@nightly .*stable"):
+        with pytest.raises(ModelNotFoundError, match=r"risk@nightly .*stable"):
             await it.host.load(ModelRef.parse("risk@nightly"))
         with pytest.raises(ModelNotFoundError):
             await it.host.load(ModelRef.parse("nothing"))

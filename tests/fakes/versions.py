@@ -85,7 +85,9 @@ class FakeVersions:
 
     async def _step(self, step: str, took_s: float) -> None:
         self.steps.append(step)
-        await asyncio.sleep(took_s)
+        over = asyncio.Event()
+        asyncio.get_running_loop().call_later(took_s, over.set)
+        await over.wait()
         self._check(step)
 
     def _check(self, step: str) -> None:

@@ -10,6 +10,7 @@ import orjson
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.fakes.host_counts import counts_of
 from tests.fixtures import edges, onnx_models
 from tests.project import ROOT
 from tidegate.clock.system import SystemClock
@@ -40,7 +41,12 @@ async def serving(model: Model) -> AsyncIterator[tuple[Edge, httpx.AsyncClient, 
     promised = edges.promise(slo_ms=20_000, budget_ms=50)
     edge = edges.serve([model], clock=clock, backend=lambda _: backend, promised=promised)
     driver = edge.catalogue.versions[0].driver
-    collector = GatewayCollector(catalogue=edge.catalogue, metrics=edge.metrics, clock=clock)
+    collector = GatewayCollector(
+        catalogue=edge.catalogue,
+        metrics=edge.metrics,
+        clock=clock,
+        host=counts_of(model.tag.name),
+    )
     observer = Observer(catalogue=edge.catalogue, metrics=edge.metrics, clock=clock)
     admin = build_admin_app(
         AdminParts(

@@ -145,17 +145,24 @@ class ArtifactStore:
         return load_aliases(stored.body, where=name) if stored else NO_ALIASES
 
     def move_alias(
-        self, name: ModelName, alias: Alias, version: Version, *, expected: int | None = None
+        self,
+        name: ModelName,
+        alias: Alias,
+        version: Version,
+        *,
+        expected: int | None = None,
+        revision: int | None = None,
     ) -> Aliases:
         """Point an alias at a published version.
 
         Without ``expected`` the last writer wins, but never undoes the move of *another* alias:
         a lost compare-and-swap is read again and repeated. With ``expected`` (a version, 0 for
-        "not set yet") it is made from that state or not at all.
+        "not set yet") it is made from that state or not at all; with ``revision``, from that state
+        of all aliases together (0: before the first).
 
         Raises:
             ModelNotFoundError: There is no such version.
-            AliasMovedError: The alias was not at ``expected``.
+            AliasMovedError: The alias was not at ``expected``, or the aliases not at ``revision``.
         """
         if not self._is_published(name, version):
             raise self._not_found(ModelRef(name, version))
@@ -169,6 +176,11 @@ class ArtifactStore:
                 raise AliasMovedError(
                     f"{name}@{alias} is at {now.aliases.get(alias, 'no version')}, not at "
                     f"{expected}: somebody moved it. Look at it again before you decide."
+                )
+            if revision is not None and now.revision != revision:
+                raise AliasMovedError(
+                    f"the aliases of {name} are at revision {now.revision}, not at {revision}: "
+                    "somebody moved one. Look at them again before you decide."
                 )
             moved = now.moved(alias, version, write_id=write_id)
             if self._swap(name, dump_aliases(moved), stored.etag if stored else None):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tidegate.cli.exits import ExitCode
+from tidegate.cli.hosting import load, unload
 from tidegate.cli.options import config_option, store_option
 from tidegate.cli.output import emit, examples, json_option, table
 
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 )
 def model() -> None:
     """Publish models, and look after their versions and aliases."""
+
+
+model.add_command(load)
+model.add_command(unload)
 
 
 @model.command(
@@ -198,7 +203,7 @@ def verify(ref: str, **common: str | None) -> ExitCode:
 @config_option
 @json_option
 def alias(name: str, alias: str, version: str, expect: int | None, **common: str | None) -> None:
-    """Point ALIAS of NAME at VERSION; gateways and jobs that start from now on use it."""
+    """Point ALIAS of NAME at VERSION; gateways follow within a moment, new jobs use it."""
     from tidegate.ids import parse_alias, parse_model_name, parse_version
 
     model_name, target = parse_model_name(name), parse_version(version)

@@ -30,6 +30,7 @@ STATUS_BY_CODE: Final = {
     "method_not_allowed": 405,
     "upload_too_slow": 408,
     "conflict": 409,
+    "setting_invalid": 409,  # a model that cannot keep its objective here, say
     "memory_limit": 409,
     "alias_moved": 412,
     "body_too_large": 413,
@@ -37,6 +38,8 @@ STATUS_BY_CODE: Final = {
     "too_many_rows": 413,
     "uri_too_long": 414,
     "unsupported_encoding": 415,
+    "artifact_invalid": 422,
+    "digest_mismatch": 422,
     "signature_mismatch": 422,
     "deadline_too_short": 422,
     "poison_input": 422,

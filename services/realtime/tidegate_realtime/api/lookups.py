@@ -11,13 +11,14 @@ from tidegate.tensors.signature import TensorSpec
 from tidegate.units import ns_to_ms
 from tidegate_realtime.api.caps import cap_numbers
 from tidegate_realtime.api.endings import Draw, ending_of_error
+from tidegate_realtime.api.errors import NotReadyError
 from tidegate_realtime.api.metrics import GatewayMetrics
 from tidegate_realtime.api.model_config import PLATFORM, model_config
 from tidegate_realtime.api.model_statistics import model_statistics
 from tidegate_realtime.api.replies import Problem, Reply, json_reply, problem_reply
 from tidegate_realtime.api.request_ids import RequestIds
 from tidegate_realtime.api.routing import Action, Route
-from tidegate_realtime.api.served import Catalogue, ServedVersion
+from tidegate_realtime.api.served import Catalogue, Offer, ServedVersion
 
 EXTENSIONS: Final = (
     "binary_tensor_data",
@@ -68,7 +69,10 @@ class Lookups:
         return self._answers[route.action](route)
 
     def _model_ready(self, route: Route) -> Reply:
-        name = self._find(route).model.tag.name
+        try:
+            name = self._find(route).model.tag.name
+        except NotReadyError as error:  # a version that is being loaded: the server stays ready
+            return self._unready(error, {"name": route.model, "ready": False})
         return self._ready({"name": name, "ready": self._catalogue.readiness.is_ready})
 
     def _find(self, route: Route) -> ServedVersion:
@@ -90,10 +94,13 @@ class Lookups:
         try:
             self._catalogue.readiness.check()
         except TidegateError as error:
-            problem = ending_of_error(error, self._draw).answer
-            assert isinstance(problem, Problem)
-            return problem_reply(problem, request_id=self._ids.choose(), extra=content)
+            return self._unready(error, content)
         return json_reply(200, content)
+
+    def _unready(self, error: TidegateError, content: dict[str, object]) -> Reply:
+        problem = ending_of_error(error, self._draw).answer
+        assert isinstance(problem, Problem)
+        return problem_reply(problem, request_id=self._ids.choose(), extra=content)
 
     def _metadata(self, route: Route) -> dict[str, object]:
         served = self._find(route)
@@ -104,7 +111,10 @@ class Lookups:
             "platform": PLATFORM,
             "inputs": _tensors(signature.inputs),
             "outputs": _tensors(signature.outputs),
-            "parameters": _parameters(served),
+            "parameters": {
+                **_parameters(served),
+                **_newcomers(self._catalogue.offer(served.model.tag.name)),
+            },
         }
 
 
@@ -131,6 +141,17 @@ def _parameters(served: ServedVersion) -> dict[str, object]:
         "need_rows": cap.need,
         "queue_limit_rows": served.driver.limits.queue_limit_rows,
     }
+
+
+def _newcomers(offer: Offer) -> dict[str, object]:
+    """Say which versions are on their way, or failed: with the code alone, for anybody may ask."""
+    found: dict[str, object] = {}
+    if offer.coming:
+        found["tidegate_loading_versions"] = ", ".join(map(str, sorted(offer.coming)))
+    if offer.failed:
+        failed = (f"{version} ({code})" for version, code in sorted(offer.failed.items()))
+        found["tidegate_failed_versions"] = ", ".join(failed)
+    return found
 
 
 def _tensors(specs: Sequence[TensorSpec]) -> list[dict[str, object]]:

@@ -34,6 +34,7 @@ class Parts:
     edge: Edge
     host: Host
     """To be closed, whatever happens."""
+    source: StoredVersions
 
 
 def build_parts(
@@ -53,14 +54,15 @@ def build_parts(
         id_prefix=secrets.token_hex(4),
         policy=build_policy(plan.serve, plan.keys),
     )
+    source = StoredVersions(plan, clock)
     host = ModelHost(
         Lifecycle(plan.models, memory_limit_bytes=plan.serve.memory_limit_bytes),
-        source=StoredVersions(plan, clock),
+        source=source,
         shelf=CatalogueShelf(edge.catalogue, edge.metrics),
         clock=clock,
         tasks=tasks,
     )
-    return Parts(edge=edge, host=host)
+    return Parts(edge=edge, host=host, source=source)
 
 
 def build_public_servers(plan: Plan, parts: Parts) -> list[HttpServer]:
@@ -110,12 +112,14 @@ async def build_admin(plan: Plan, parts: Parts, claimed: socket.socket) -> HttpS
     def build() -> HttpServer:
         from tidegate_realtime.api.admin.app import AdminParts, build_admin_app  # slow
         from tidegate_realtime.api.admin.exposition import GatewayCollector  # slow
+        from tidegate_realtime.api.admin.models import Models  # slow
 
         edge = parts.edge
         collector = GatewayCollector(
             catalogue=edge.catalogue,
             metrics=edge.metrics,
             clock=edge.clock,
+            host=parts.host,
         )
         observer = Observer(
             catalogue=edge.catalogue,
@@ -128,6 +132,12 @@ async def build_admin(plan: Plan, parts: Parts, claimed: socket.socket) -> HttpS
             collector=collector,
             observer=observer,
             public_url=plan.public_url,
+            models=Models(
+                host=parts.host,
+                catalogue=edge.catalogue,
+                aliases=parts.source,
+                clock=edge.clock,
+            ),
             policy=edge.policy,
         )
         return _uvicorn(plan, build_admin_app(admin), claimed)

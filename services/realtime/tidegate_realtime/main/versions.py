@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
+from tidegate.artifacts.aliases import Aliases
 from tidegate.artifacts.local import LocalVersion
 from tidegate.clock import Clock
 from tidegate.ids import Alias, ModelName, ModelRef, Version
@@ -39,9 +40,30 @@ class StoredVersions:
             PartUnavailableError: The store does not answer.
             ArtifactError: They cannot be read.
         """
-        found = await asyncio.to_thread(self._store.aliases, name)
+        found = await self.aliases(name)
         aliases = {Alias(alias): Version(version) for alias, version in found.aliases.items()}
         return Pointed(aliases=aliases, revision=found.revision)
+
+    async def aliases(self, name: ModelName) -> Aliases:
+        """Read the aliases of a model as the store has them.
+
+        Raises:
+            PartUnavailableError: The store does not answer.
+        """
+        return await asyncio.to_thread(self._store.aliases, name)
+
+    async def move_alias(
+        self, name: ModelName, alias: Alias, version: Version, *, revision: int
+    ) -> Aliases:
+        """Point an alias at a published version; every gateway follows within a moment.
+
+        Raises:
+            ModelNotFoundError: There is no such version.
+            AliasMovedError: The aliases are not at this revision any more.
+        """
+        return await _in_thread(
+            lambda: self._store.move_alias(name, alias, version, revision=revision)
+        )
 
     async def resolve(self, ref: ModelRef) -> Pointed:
         """Read them, and refuse a reference that names nothing now.

@@ -63,7 +63,8 @@ class ModelHost(Generic[FilesT, HostedT]):
         """How many ended, by model and by ``ready`` or the code of the failure."""
         self.load_seconds: dict[tuple[str, str], float] = {}
         """How long it took to bring each version that was ready, by model and version."""
-        self.alias_reads: Counter[str] = Counter({"read": 0, "failed": 0})
+        self.alias_reads: Counter[tuple[str, str]] = Counter()
+        """By model, and ``read`` or ``failed``."""
         self._source = source
         self._shelf = shelf
         self._clock = clock
@@ -145,11 +146,11 @@ class ModelHost(Generic[FilesT, HostedT]):
             try:
                 pointed = await self._source.pointed(name)
             except TidegateError as error:
-                self.alias_reads["failed"] += 1
+                self.alias_reads[name, "failed"] += 1
                 if self.lifecycle.on_unreadable(name, str(error)):
                     log.warning("aliases_unreadable", model=name, code=error.code, error=str(error))
             else:
-                self.alias_reads["read"] += 1
+                self.alias_reads[name, "read"] += 1
                 self._on_aliases(name, pointed)
 
     async def aclose(self) -> None:

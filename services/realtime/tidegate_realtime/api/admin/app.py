@@ -16,7 +16,9 @@ from tidegate_realtime.api.admin.docs_page import render_docs
 from tidegate_realtime.api.admin.errors import as_response, install_error_handlers
 from tidegate_realtime.api.admin.exposition import GatewayCollector
 from tidegate_realtime.api.admin.guard import AdminGuard
+from tidegate_realtime.api.admin.models import Models, install_model_routes
 from tidegate_realtime.api.admin.public_api import public_paths, public_schemas
+from tidegate_realtime.api.admin.repository import install_repository_routes
 from tidegate_realtime.api.admin.scopes import check_admin_scopes
 from tidegate_realtime.api.errors import RouteNotFoundError
 from tidegate_realtime.api.explaining import explanation
@@ -44,6 +46,8 @@ class AdminParts:
     observer: Observer
     public_url: str
     """Where callers reach the public listener, as an operator on this machine would write it."""
+    models: Models | None = None
+    """What may be loaded, unloaded and pointed elsewhere; ``None``: nothing."""
     policy: Policy = field(default_factory=Policy)
     """Whom this listener answers."""
 
@@ -93,6 +97,9 @@ def build_admin_app(parts: AdminParts) -> ASGIApp:
     async def ready() -> Response:
         return as_response(parts.lookups.answer(Route(Action.READY)))
 
+    if parts.models is not None:
+        install_model_routes(app, parts.models)
+        install_repository_routes(app, parts.models)
     check_admin_scopes(getattr(route, "path", repr(route)) for route in app.routes)
     return AdminGuard(app, parts.policy)
 

@@ -13,6 +13,7 @@ from prometheus_client.registry import Collector
 from tidegate.clock import Clock
 from tidegate.units import ns_to_seconds
 from tidegate_realtime.api.admin.families import counter, gauge, histogram
+from tidegate_realtime.api.admin.hosting_series import HostCounts, hosting_families
 from tidegate_realtime.api.admin.scheduling import (
     VERSION,
     Snapshot,
@@ -35,6 +36,7 @@ class GatewayCollector(Collector):
         catalogue: Catalogue,
         metrics: GatewayMetrics,
         clock: Clock,
+        host: HostCounts | None = None,
     ) -> None:
         """Read these.
 
@@ -42,10 +44,12 @@ class GatewayCollector(Collector):
             catalogue: What is served.
             metrics: What the edge counts.
             clock: The one that the drivers read.
+            host: What loads and unloads; ``None`` where nothing ever changes.
         """
         self._catalogue = catalogue
         self._metrics = metrics
         self._clock = clock
+        self._host = host
 
     def snapshots(self) -> list[Snapshot]:
         """Look at every version at this moment."""
@@ -74,6 +78,8 @@ class GatewayCollector(Collector):
                 for s in (each.served,)
             ],
         )
+        if self._host is not None:
+            yield from hosting_families(self._host)
 
     def _requests(self) -> Iterator[Metric]:
         metrics = self._metrics

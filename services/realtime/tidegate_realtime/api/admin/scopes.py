@@ -14,7 +14,16 @@ ADMIN_SCOPES: Final[Mapping[str, Scope | None]] = {
     "/v2/health/ready": OPEN,
     "/docs": Scope.ADMIN,
     "/openapi.json": Scope.ADMIN,
+    "/admin/v1/models": Scope.ADMIN,
+    "/admin/v1/models/{name}": Scope.ADMIN,
+    "/admin/v1/models/{name}/aliases": Scope.ADMIN,
+    "/admin/v1/models/{name}/aliases/{alias}": Scope.ADMIN,
     "/admin/v1/models/{ref}/explain": Scope.ADMIN,
+    "/admin/v1/models/{ref}/load": Scope.ADMIN,
+    "/admin/v1/models/{ref}/unload": Scope.ADMIN,
+    "/v2/repository/index": Scope.ADMIN,
+    "/v2/repository/models/{name}/load": Scope.ADMIN,
+    "/v2/repository/models/{name}/unload": Scope.ADMIN,
 }
 """By the route's path as it is declared."""
 

@@ -1,0 +1,93 @@
+"""Asks a gateway by its listener for operators."""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlsplit
+from urllib.request import OpenerDirector, ProxyHandler, Request, build_opener
+
+from tidegate.cli.credentials import authorization
+from tidegate.errors import (
+    ModelNotFoundError,
+    PartUnavailableError,
+    SettingError,
+    TidegateError,
+)
+
+Json = Mapping[str, Any]
+
+DEFAULT_URL: Final = "http://127.0.0.1:8002"
+_ELSEWHERE: Final = frozenset({"", "route_not_found", "method_not_allowed"})
+
+
+class GatewayRefusedError(TidegateError):
+    """A gateway did not do what it was asked; the message has its reason and its code."""
+
+    code = "gateway_refused"
+
+
+def ask_gateway(url: str, path: str, *, timeout_s: float, method: str = "GET") -> Json:
+    """Send one request without a body, and return the JSON that answers it.
+
+    Args:
+        url: Of the listener for operators.
+        path: With its query; quoted.
+        timeout_s: How long to wait for the answer.
+        method: ``POST`` for what changes something.
+
+    Raises:
+        SettingError: ``url`` is none.
+        PartUnavailableError: Nobody answers there, or something else does.
+        ModelNotFoundError: It has no such model or version.
+        GatewayRefusedError: It says no.
+    """
+    address = _checked(url)
+    headers = {"Content-Type": "application/json", **authorization()}
+    request = Request(address + path, headers=headers, method=method)
+    try:
+        with _direct().open(request, timeout=timeout_s) as reply:
+            answer: Json = json.load(reply)
+    except HTTPError as error:
+        with error:
+            raise _refusal(error, address) from None
+    except (URLError, TimeoutError, ConnectionError) as error:
+        reason = getattr(error, "reason", error)
+        raise PartUnavailableError(f"no gateway answers at {address}: {reason}") from None
+    return answer
+
+
+def _direct() -> OpenerDirector:
+    """Open without a proxy: the listener is on loopback, or behind a tunnel that ends there."""
+    return build_opener(ProxyHandler({}))
+
+
+def _checked(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in {"http", "https"} or not parts.netloc:
+        raise SettingError(
+            f"{url!r} is no address of a gateway; write it as {DEFAULT_URL}, the listener for "
+            "operators"
+        )
+    return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
+
+
+def _refusal(error: HTTPError, address: str) -> TidegateError:
+    """Turn a reply that is no answer into an error of ours."""
+    try:
+        told = json.load(error)
+        code, message = str(told["code"]), str(told["error"])
+    except (ValueError, KeyError, TypeError):
+        code, message = "", f"it answers {error.code}"
+    if code in {"unauthenticated", "forbidden"}:
+        return PartUnavailableError(
+            f"{address} asks for a key of scope admin ({message}); set TIDEGATE_KEY to one"
+        )
+    if code in {"model_not_found", "version_not_served"}:
+        return ModelNotFoundError(message)
+    if code in _ELSEWHERE:
+        return PartUnavailableError(
+            f"{address} is no listener for operators ({message}); it is the one of --admin-port, "
+            "8002 by default"
+        )
+    return GatewayRefusedError(f"{message} (the gateway's code: {code})")
