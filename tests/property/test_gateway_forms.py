@@ -25,6 +25,7 @@ TYPES = {
     "INT64": TensorProto.INT64,
     "UINT64": TensorProto.UINT64,
     "FP16": TensorProto.FLOAT16,
+    "BF16": TensorProto.BFLOAT16,
     "FP32": TensorProto.FLOAT,
     "FP64": TensorProto.DOUBLE,
     "BYTES": TensorProto.STRING,
@@ -107,7 +108,7 @@ rows = (
 )
 
 
-@given(instances=st.lists(rows, min_size=1, max_size=3), place=st.integers(0, 25))
+@given(instances=st.lists(rows, min_size=1, max_size=3), place=st.integers(0, 28))
 @settings(max_examples=3_000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_any_instances_are_answered_or_refused(
     served: list[ServedVersion], instances: list[Any], place: int

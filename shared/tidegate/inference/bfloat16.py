@@ -26,6 +26,11 @@ def has_bfloat16(signature: Signature) -> bool:
     return any(spec.datatype == "BF16" for spec in (*signature.inputs, *signature.outputs))
 
 
+def widened(values: Array) -> Array:
+    """Return what people and their formats can read of a tensor: FP32 in place of BF16."""
+    return values.astype(np.float32) if values.dtype == BF16 else values
+
+
 def run_with_values(
     session: ort.InferenceSession,
     names: Sequence[str],

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
-import numpy as np
 
 from tidegate.artifacts.manifest import LabelsSpec, TabularSpec, TransformSpec
 from tidegate.artifacts.transform_specs import ImageSpec, PoolingSpec, TextSpec, default_buckets
@@ -197,7 +196,7 @@ def _find(what: str, name: str, specs: Sequence[TensorSpec]) -> TensorSpec:
 
 
 def _is_float(spec: TensorSpec) -> bool:
-    return np.dtype(DATATYPES[spec.datatype].numpy).kind == "f"
+    return DATATYPES[spec.datatype].kind == "f"
 
 
 def _check_width(what: str, width: int, spec: TensorSpec) -> None:

@@ -24,6 +24,11 @@ class Datatype:
     onnx: str
     """As onnxruntime names it in a session's inputs and outputs."""
 
+    @property
+    def kind(self) -> str:
+        """``b``, ``i``, ``u``, ``f`` or ``O``, as numpy; which knows no BF16, and calls it void."""
+        return "f" if self.name == "BF16" else np.dtype(self.numpy).kind
+
 
 DATATYPES: Final[dict[str, Datatype]] = {
     datatype.name: datatype

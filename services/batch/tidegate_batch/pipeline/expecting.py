@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-import numpy as np
 import pyarrow as pa
 
 from tidegate.artifacts.manifest import Column, Manifest
@@ -55,7 +54,7 @@ def _of_tensor(spec: TensorSpec) -> ExpectedColumn:
     described = f"values of {spec.datatype}"
     if spec.row_shape:
         described = f"lists of the shape {list(spec.row_shape)}, {described}"
-    scalar = _scalars_for(np.dtype(DATATYPES[spec.datatype].numpy).kind)
+    scalar = _scalars_for(DATATYPES[spec.datatype].kind)
 
     def accepts(kind: pa.DataType) -> bool:
         for _ in spec.row_shape:

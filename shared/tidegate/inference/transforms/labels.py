@@ -4,6 +4,7 @@ import numpy as np
 
 from tidegate.artifacts.manifest import LabelsSpec
 from tidegate.inference.arrays import Array, Tensors
+from tidegate.inference.bfloat16 import widened
 from tidegate.tensors.signature import Signature
 
 
@@ -22,7 +23,7 @@ class PlainWriter:
 
     def present(self, outputs: Tensors, inputs: Tensors) -> dict[str, Array]:
         """Return each output ``(rows, …)`` under its column's name."""
-        return {self._names[name]: values for name, values in outputs.items()}
+        return {self._names[name]: widened(values) for name, values in outputs.items()}
 
 
 class LabelsWriter:
@@ -38,7 +39,7 @@ class LabelsWriter:
 
         Of equal probabilities the first class wins.
         """
-        probabilities = outputs[self._spec.output]
+        probabilities = widened(outputs[self._spec.output])
         likeliest = probabilities.argmax(axis=1)
         best = np.take_along_axis(probabilities, likeliest[:, None], axis=1)[:, 0]
         labels = self._labels[likeliest]

@@ -1,13 +1,13 @@
 """No transform: a column is an input, a value is what the tensor holds."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import numpy as np
 
 from tidegate.inference.arrays import Array
-from tidegate.tensors.datatypes import DATATYPES
+from tidegate.tensors.datatypes import DATATYPES, Datatype
 from tidegate.tensors.signature import Signature, SignatureMismatchError, TensorSpec
 
 _FITTING_KINDS: Final = {"f": "iuf", "i": "iu", "u": "iu", "b": "b", "O": ""}
@@ -53,7 +53,7 @@ class PlainReader:
 
 def _tensor(spec: TensorSpec, values: Array | list[object]) -> Array:
     """Build ``(rows, …)`` of the input's datatype; no value may change its meaning on the way."""
-    wanted = np.dtype(DATATYPES[spec.datatype].numpy)
+    wanted = DATATYPES[spec.datatype]
     if isinstance(values, np.ndarray) and values.dtype.kind != "O":
         tensor = _of_array(spec, values, wanted)
     else:
@@ -64,20 +64,20 @@ def _tensor(spec: TensorSpec, values: Array | list[object]) -> Array:
     return np.ascontiguousarray(tensor)
 
 
-def _of_array(spec: TensorSpec, values: Array, wanted: np.dtype[Any]) -> Array:
+def _of_array(spec: TensorSpec, values: Array, wanted: Datatype) -> Array:
     if values.dtype.kind not in _FITTING_KINDS[wanted.kind]:
         raise SignatureMismatchError.of_input(
             spec.name, expected=f"values of {spec.datatype}", found=f"values of {values.dtype}"
         )
     if wanted.kind in "iu" and values.size:
-        limits = np.iinfo(wanted)
+        limits = np.iinfo(wanted.numpy)
         if int(values.min()) < limits.min or int(values.max()) > limits.max:
             raise _does_not_fit(spec)
     with np.errstate(over="ignore"):  # a too large number becomes infinite, and is refused
-        return values.astype(wanted)
+        return values.astype(wanted.numpy)
 
 
-def _of_values(spec: TensorSpec, rows: list[object], wanted: np.dtype[Any]) -> Array:
+def _of_values(spec: TensorSpec, rows: list[object], wanted: Datatype) -> Array:
     """Look at the type of every value first: numpy would make 1 of true, and "1" of a number."""
     allowed = _FITTING_TYPES[wanted.kind]
     for place, row in enumerate(rows):
@@ -90,7 +90,7 @@ def _of_values(spec: TensorSpec, rows: list[object], wanted: np.dtype[Any]) -> A
             )
     try:
         with np.errstate(over="ignore"):  # as above
-            return np.array(rows, dtype=wanted)
+            return np.array(rows, dtype=wanted.numpy)
     except OverflowError as error:  # an integer out of range
         raise _does_not_fit(spec) from error
     except ValueError as error:  # numpy cannot stack them
