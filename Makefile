@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve test check bench-start bench-oracles bench-scheduler docs-scheduling parts clients lock clean
+.PHONY: help setup demo serve test check bench peers bench-start bench-oracles bench-scheduler docs-scheduling parts clients lock clean
 PYTHON ?= python3
 BIN := .venv/bin
 TESTS ?= tests
@@ -28,6 +28,9 @@ test: .venv/.dev ## run the tests; says what it skipped and how to get it (TESTS
 check: .venv/.dev ## all that must hold before a merge: format, lint, types, contracts, tests, wheel
 	@tools/check
 
+bench: .venv/.dev peers ## compare with other servers on the same models (30 min on an idle machine; needs wrk)
+	@$(BIN)/python tools/bench-peers
+
 bench-start: .venv/.run ## measure how fast the command and the gateway start
 	@$(BIN)/python tools/bench-start
 
@@ -42,6 +45,9 @@ docs-scheduling: .venv/.dev ## simulate every policy on every curve and profile,
 
 parts: ## fetch the real servers that some tests use into .parts
 	@$(PYTHON) tools/parts fetch
+
+peers: ## install the servers that bench compares with, each in its own environment
+	@$(PYTHON) tools/parts peers
 
 clients: .venv/.dev ## run unmodified client libraries of others against a gateway, each in its own environment
 	@$(PYTHON) tools/parts clients

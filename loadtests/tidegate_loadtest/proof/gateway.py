@@ -43,8 +43,7 @@ class Gateway:
         Raises:
             OSError: It does not answer.
         """
-        found = _SAMPLE.findall(fetch(self.admin_port, "/metrics"))
-        return Metrics({f"{name}{labels}": float(value) for name, labels, value in found})
+        return scrape(self.admin_port)
 
 
 class Metrics:
@@ -61,6 +60,16 @@ class Metrics:
             for sample, value in self._samples.items()
             if sample.partition("{")[0] == name and all(label in sample for label in labels)
         )
+
+
+def scrape(admin_port: int) -> Metrics:
+    """Read the metrics of a gateway.
+
+    Raises:
+        OSError: It does not answer.
+    """
+    found = _SAMPLE.findall(fetch(admin_port, "/metrics"))
+    return Metrics({f"{name}{labels}": float(value) for name, labels, value in found})
 
 
 def fetch(port: int, path: str) -> str:
