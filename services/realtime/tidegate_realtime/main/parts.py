@@ -5,6 +5,7 @@ import secrets
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TypeAlias
 
 from tidegate.artifacts.local import LocalVersion
@@ -54,7 +55,7 @@ def build_parts(
         id_prefix=secrets.token_hex(4),
         policy=build_policy(plan.serve, plan.keys),
     )
-    source = StoredVersions(plan, clock)
+    source = StoredVersions(plan, clock, is_serving=lambda: edge.catalogue.readiness.is_ready)
     host = ModelHost(
         Lifecycle(plan.models, memory_limit_bytes=plan.serve.memory_limit_bytes),
         source=source,
@@ -65,16 +66,16 @@ def build_parts(
     return Parts(edge=edge, host=host, source=source)
 
 
-def build_public_servers(plan: Plan, parts: Parts) -> list[HttpServer]:
+async def build_public_servers(plan: Plan, parts: Parts) -> list[HttpServer]:
     """Prepare the public listeners, HTTP first; what is not asked for is not imported.
-
-    Call it on the running loop.
 
     Raises:
         SettingError: A port was taken since the start.
     """
     public = [_http(plan, parts)]
     if plan.serve.grpc_port:
+        # It takes a quarter of a second to import, for which operators need not wait.
+        await asyncio.to_thread(import_module, "tidegate_realtime.api.grpc.service")
         public.append(_grpc(plan, parts))
     return public
 

@@ -5,7 +5,7 @@ Whatever is slow runs in a thread of the loop's pool, never in one of those that
 
 import asyncio
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from tidegate.artifacts.aliases import Aliases
 from tidegate.artifacts.local import LocalVersion
@@ -22,14 +22,24 @@ from tidegate_realtime.main.starting import Plan
 from tidegate_realtime.runtime.driver import BatchDriver
 from tidegate_realtime.runtime.promise import Promise
 
+REST_RATIO: Final = 3.0
+"""A version that is measured while others serve takes a quarter of one core from them."""
 _T = TypeVar("_T")
 
 
 class StoredVersions:
     """The ``VersionSource`` of a gateway; call it on the loop that serves."""
 
-    def __init__(self, plan: Plan, clock: Clock) -> None:
+    def __init__(self, plan: Plan, clock: Clock, *, is_serving: Callable[[], bool]) -> None:
+        """Bring what ``plan`` says.
+
+        Args:
+            plan: Store, settings, objectives.
+            clock: That the drivers read.
+            is_serving: Whether there are callers by now, whom a load must not slow down.
+        """
         self._plan = plan
+        self._is_serving = is_serving
         self._store = plan.store
         self._clock = clock
 
@@ -125,6 +135,7 @@ class StoredVersions:
             sizes=executing.sizes,
             is_padded=executing.is_padded,
             warm_up_budget_ns=ms_to_ns(plan.serve.warm_up_budget_ms),
+            warm_up_rest_ratio=REST_RATIO if self._is_serving() else 0.0,
         )
         measured = MeasuredBackend(executing.backend, self._clock)
         served = ServedVersion(

@@ -33,6 +33,8 @@ class Promise:
     call of 9 rows takes less than one of 16, and lies between those that were measured."""
     warm_up_budget_ns: Nanoseconds = WARM_UP_NS
     """How long to measure before the first caller."""
+    warm_up_rest_ratio: float = 0.0
+    """How long to leave the machine to those who serve after each measured call, by its time."""
 
     @property
     def objective_ns(self) -> Nanoseconds:

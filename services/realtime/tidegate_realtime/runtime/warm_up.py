@@ -10,6 +10,7 @@ from tidegate.errors import BackendError
 from tidegate.inference.arrays import Tensors
 from tidegate.tensors.datatypes import DATATYPES
 from tidegate.tensors.signature import VARIABLE, Signature, TensorSpec
+from tidegate.units import Nanoseconds, ns_to_seconds
 from tidegate_realtime.core.latency_model import LatencyModel
 from tidegate_realtime.core.sweep import Sweep, SweepLimits
 from tidegate_realtime.runtime.ports import Backend, BatchResult
@@ -40,12 +41,24 @@ async def warm_up(backend: Backend, signature: Signature, *, cap_rows: int) -> N
 
 
 async def measure(
-    backend: Backend, signature: Signature, limits: SweepLimits, clock: Clock
+    backend: Backend,
+    signature: Signature,
+    limits: SweepLimits,
+    clock: Clock,
+    *,
+    rest_ratio: float = 0.0,
 ) -> Mapping[int, Sequence[int]]:
     """Run zeros in all sizes that may pay, as often as a time budget allows.
 
     Pays every first-use cost as ``warm_up`` does, and tells how long batches take. Cancelling
     leaves the call that is running to end by itself.
+
+    Args:
+        backend: Idle.
+        signature: What the model reads.
+        limits: The budget, of time that is not rest, and the sizes.
+        clock: For the times.
+        rest_ratio: How long to leave the machine to others after each run, by the time of the run.
 
     Returns:
         Times in nanoseconds by rows, the first run of each size left out.
@@ -53,12 +66,14 @@ async def measure(
     Raises:
         BackendError: The model does not run the smallest batch of zeros.
     """
-    sweep = Sweep(limits, now_ns=clock.now_ns())
-    while (rows := sweep.next_rows(clock.now_ns())) is not None:
+    watch = _Watch(clock)
+    sweep = Sweep(limits, now_ns=watch.now_ns())
+    while (rows := sweep.next_rows(watch.now_ns())) is not None:
         inputs = zeros(signature, rows)
-        began_at_ns = clock.now_ns()
+        began_at_ns = watch.now_ns()
         result = await _run(backend, inputs, rows)
-        now_ns = clock.now_ns()
+        now_ns = watch.now_ns()
+        await watch.rest(rest_ratio * (now_ns - began_at_ns))
         if not isinstance(result, BackendError):
             sweep.on_run(rows, now_ns - began_at_ns, now_ns)
         elif sweep.runs:
@@ -66,6 +81,24 @@ async def measure(
         else:
             raise BackendError(f"warm-up with {rows} rows of zeros: {result}") from result
     return sweep.runs
+
+
+class _Watch:
+    """A clock that stands still while it rests."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._rested_ns = 0
+
+    def now_ns(self) -> int:
+        return self._clock.now_ns() - self._rested_ns
+
+    async def rest(self, duration_ns: float) -> None:
+        if duration_ns <= 0:
+            return
+        began_at_ns = self._clock.now_ns()
+        await asyncio.sleep(ns_to_seconds(Nanoseconds(int(duration_ns))))
+        self._rested_ns += self._clock.now_ns() - began_at_ns
 
 
 async def teach(
@@ -77,7 +110,8 @@ async def teach(
         sizes=tuple(promise.sizes_for(backend.fixed_rows)),
         objective_ns=promise.objective_ns,
     )
-    runs = await measure(backend, signature, limits, clock)
+    rest_ratio = promise.warm_up_rest_ratio
+    runs = await measure(backend, signature, limits, clock, rest_ratio=rest_ratio)
     now_ns = clock.now_ns()
     for rows, times in runs.items():
         for took_ns in times:
