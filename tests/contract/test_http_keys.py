@@ -143,6 +143,20 @@ def test_a_refusal_says_what_is_missing_and_is_counted(guarded: Guarded) -> None
     assert answered.json()["predictions"] == [[1.0, 2.0, 3.0]]
 
 
+def test_what_the_guards_refuse_is_counted_on_both_listeners(guarded: Guarded) -> None:
+    gateway = guarded.gateway
+
+    def counted(guard: str) -> float:
+        return gateway.metric("tidegate_guard_refusals_total", guard=guard)
+
+    before = {guard: counted(guard) for guard in ("unauthenticated", "route_not_found")}
+    httpx.get(f"{gateway.url}/v2/models/echo")
+    httpx.get(f"{gateway.admin_url}/docs")
+    httpx.get(f"{gateway.url}/{'x' * 100}")
+    assert counted("unauthenticated") - before["unauthenticated"] == 2
+    assert counted("route_not_found") - before["route_not_found"] == 1
+
+
 def test_a_body_is_not_waited_for_from_who_has_no_key(guarded: Guarded) -> None:
     with guarded.gateway.connect() as connection:
         connection.sendall(

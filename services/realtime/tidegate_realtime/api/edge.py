@@ -82,6 +82,7 @@ def build_edge(
             predictor=Predictor(scorer, policy.access),
             lookups=lookups,
             policy=policy,
+            metrics=metrics,
             ids=ids,
             bugs=bugs,
         ),

@@ -6,6 +6,7 @@ from tidegate_realtime.api.errors import MethodNotAllowedError, RouteNotFoundErr
 from tidegate_realtime.api.exchange import Exchange
 from tidegate_realtime.api.guards import check_host, check_path
 from tidegate_realtime.api.lookups import Lookups
+from tidegate_realtime.api.metrics import GatewayMetrics
 from tidegate_realtime.api.policy import Policy
 from tidegate_realtime.api.predicting import FORMS, Predictor
 from tidegate_realtime.api.replies import Problem, Reply, problem_reply
@@ -23,6 +24,7 @@ class Endpoint:
         predictor: Predictor,
         lookups: Lookups,
         policy: Policy,
+        metrics: GatewayMetrics,
         ids: RequestIds,
         bugs: BugLog,
     ) -> None:
@@ -30,6 +32,7 @@ class Endpoint:
         self._predictor = predictor
         self._lookups = lookups
         self._policy = policy
+        self._metrics = metrics
         self._ids = ids
         self._bugs = bugs
 
@@ -49,6 +52,7 @@ class Endpoint:
             self._policy.access.authorize(shown, SCOPES[route.action], route.model)
             return self._lookups.answer(route)
         except TidegateError as error:
+            self._metrics.refused(error.code)
             problem = Problem.of_error(error)
         except Exception as error:  # a bug of ours, which must not become the caller's stack trace
             self._bugs.report(error, request_id="")

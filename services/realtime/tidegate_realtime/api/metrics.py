@@ -24,6 +24,18 @@ _OBJECTIVE_EDGES: Final = (0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.5, 2.0, 4.0, 8.0
 _SIGNIFICANT: Final = ".6g"
 
 
+GUARDS: Final = (
+    "cross_site",
+    "forbidden",
+    "host_not_allowed",
+    "method_not_allowed",
+    "route_not_found",
+    "unauthenticated",
+    "uri_too_long",
+)
+"""Codes of what stands before every route."""
+
+
 class OutcomeLabel(StrEnum):
     """The five ways in which a request ends."""
 
@@ -74,6 +86,8 @@ class GatewayMetrics:
         self.in_flight: Counter[str] = Counter()
         self.ended: Counter[EndedKey] = Counter()
         self.durations: dict[tuple[str, str], Histogram] = {}
+        self.refusals: Counter[str] = Counter(dict.fromkeys(GUARDS, 0))
+        """By code; of requests that are no predictions, which ``ended`` counts."""
         self.stages: dict[tuple[str, str], Stages] = {}
 
     def add_version(self, model: str, version: str, objective: LatencyObjective) -> None:
@@ -82,6 +96,11 @@ class GatewayMetrics:
         self.in_flight[model] += 0
         self.durations.setdefault((model, version), Histogram(objective_edges_s(objective)))
         self.stages.setdefault((model, version), Stages())
+
+    def refused(self, code: str) -> None:
+        """Count a request that was refused before anybody knew what it wants, or may want it."""
+        if code in self.refusals:
+            self.refusals[code] += 1
 
     def arrived(self, model: str) -> None:
         """Count a request whose headers have been read."""

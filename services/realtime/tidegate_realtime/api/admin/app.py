@@ -101,7 +101,7 @@ def build_admin_app(parts: AdminParts) -> ASGIApp:
         install_model_routes(app, parts.models)
         install_repository_routes(app, parts.models)
     check_admin_scopes(getattr(route, "path", repr(route)) for route in app.routes)
-    return AdminGuard(app, parts.policy)
+    return AdminGuard(app, parts.policy, refused=parts.collector.refused)
 
 
 def _parsed(ref: str) -> ModelRef:

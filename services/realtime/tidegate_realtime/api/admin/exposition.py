@@ -60,6 +60,10 @@ class GatewayCollector(Collector):
             if served.measured is not None
         ]
 
+    def refused(self, code: str) -> None:
+        """Count what the admin listener itself refused, with what the public one did."""
+        self._metrics.refused(code)
+
     def collect(self) -> Iterator[Metric]:
         """Yield each family once."""
         snapshots = self.snapshots()
@@ -100,6 +104,12 @@ class GatewayCollector(Collector):
             "Prediction requests by how they ended; reason is the code of the reply.",
             (*VERSION, "outcome", "reason"),
             metrics.ended.items(),
+        )
+        yield counter(
+            "tidegate_guard_refusals",
+            "HTTP requests that were refused before it was known whether they are predictions.",
+            ("guard",),
+            [([code], count) for code, count in metrics.refusals.items()],
         )
         yield histogram(
             "tidegate_request_duration_seconds",

@@ -7,7 +7,7 @@ three is looked at, for every method.
 """
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -35,8 +35,18 @@ _MAY_READ: Final = frozenset({"none", "same-origin", "same-site"})
 class AdminGuard:
     """Pure ASGI middleware: a base class for middleware would hide that a client has left."""
 
-    def __init__(self, app: ASGIApp, policy: Policy) -> None:
+    def __init__(
+        self, app: ASGIApp, policy: Policy, *, refused: Callable[[str], None] = lambda _: None
+    ) -> None:
+        """Stand before an application.
+
+        Args:
+            app: What answers whoever may ask.
+            policy: Who that is.
+            refused: Told of each refusal by its code.
+        """
         self._app = app
+        self._refused = refused
         self._access = policy.access
         self._names = LOOPBACK_NAMES | policy.admin_hosts
 
@@ -50,6 +60,7 @@ class AdminGuard:
             shown = headers.get("authorization")
             principal = self._access.authorize(shown, scope_of(scope["path"]))
         except TidegateError as error:
+            self._refused(error.code)
             await problem_response(Problem.of_error(error))(scope, receive, send)
             return
         scope.setdefault("state", {})[PRINCIPAL] = principal
