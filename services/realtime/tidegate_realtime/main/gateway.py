@@ -89,7 +89,7 @@ async def _answer(
     plan: Plan, parts: Parts, stopping: asyncio.Event, tasks: asyncio.TaskGroup
 ) -> None:
     watching = _watch(plan, parts, tasks)
-    public = build_public_servers(plan, parts)
+    public = await build_public_servers(plan, parts)
     _spare_the_collector()
     parts.edge.catalogue.readiness.state = State.READY
     listening = [

@@ -72,12 +72,11 @@ async def build_public_servers(plan: Plan, parts: Parts) -> list[HttpServer]:
     Raises:
         SettingError: A port was taken since the start.
     """
-    public = [_http(plan, parts)]
-    if plan.serve.grpc_port:
-        # It takes a quarter of a second to import, for which operators need not wait.
-        await asyncio.to_thread(import_module, "tidegate_realtime.api.grpc.service")
-        public.append(_grpc(plan, parts))
-    return public
+    if not plan.serve.grpc_port:
+        return [_http(plan, parts)]
+    # It takes a quarter of a second to import, for which operators need not wait.
+    await asyncio.to_thread(import_module, "tidegate_realtime.api.grpc.service")
+    return [_http(plan, parts), _grpc(plan, parts)]
 
 
 def _http(plan: Plan, parts: Parts) -> HttpServer:
