@@ -124,7 +124,13 @@ class Simulator:
 
     def _happen(self, what: Happening, now_ns: Nanoseconds) -> list[Command]:
         if isinstance(what, Batch):
-            return self._end(what, now_ns)
+            if what in self._given_up:
+                self._given_up.remove(what)
+                return []  # nobody waits for it, and its executor has been replaced
+            self._free_since_ns.append(now_ns)
+            if self._mishap and self._mishap(what):
+                return self.policy.on_batch_failed(what, _FAILURE, now_ns)
+            return self.policy.on_batch_end(what, now_ns)
         if isinstance(what, Replacement):
             self._free_since_ns.append(now_ns)
             return self.policy.on_executor_change(1, now_ns)
@@ -132,15 +138,6 @@ class Simulator:
             return []  # it ended before its caller lost patience
         self.recording.cancelled += 1
         return self.policy.on_cancel(what, now_ns)
-
-    def _end(self, batch: Batch, now_ns: Nanoseconds) -> list[Command]:
-        if batch in self._given_up:
-            self._given_up.remove(batch)
-            return []  # nobody waits for it, and its executor has been replaced
-        self._free_since_ns.append(now_ns)
-        if self._mishap and self._mishap(batch):
-            return self.policy.on_batch_failed(batch, _FAILURE, now_ns)
-        return self.policy.on_batch_end(batch, now_ns)
 
     def _obey(self, commands: list[Command], now_ns: Nanoseconds) -> None:
         for command in commands:
