@@ -1,5 +1,6 @@
 """Infer with bytes in and out, from the body of a request to the body of its reply."""
 
+import gzip
 import struct
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -18,7 +19,10 @@ from tidegate.artifacts.manifest import LabelsSpec, TransformSpec
 from tidegate.inference.model import Model
 from tidegate.oip.binary import bytes_from_array
 from tidegate_realtime.api.edge import Edge
+from tidegate_realtime.api.policy import Policy
+from tidegate_realtime.api.predicting import Predictor
 from tidegate_realtime.api.replies import Reply
+from tidegate_realtime.api.routing import Action, Route
 
 pytestmark = pytest.mark.looptime
 
@@ -255,3 +259,27 @@ async def test_a_dimension_that_the_model_leaves_open_may_be_empty(tmp_path: Pat
         asked["parameters"] = {"binary_data_output": True}
         text, blob = parts(await infer(edge, asked))
         assert (orjson.loads(text)["outputs"][0]["shape"], blob) == ([3, 0], b"")
+
+
+@pytest.mark.parametrize("compresses", [True, False])
+async def test_only_predictions_are_compressed_and_only_if_that_is_set(
+    tmp_path: Path, *, compresses: bool
+) -> None:
+    model = edges.load(same(tmp_path / "same.onnx", "FP32"))
+    route = Route(Action.INFER, "echo")
+    body = orjson.dumps(asking("FP32", (1, 1_000), data=[0.5] * 1_000))
+    wrong = orjson.dumps(asking("FP32", (1,), data=[0.5], name="x" * 2_000))
+
+    def asked(body: bytes) -> FakeExchange:
+        headers = {"accept-encoding": "gzip, deflate, br"}
+        return FakeExchange("POST", "/v2/models/echo/infer", body, headers=headers)
+
+    async with serving(model) as edge:
+        predictor = Predictor(edge.scorer, Policy(compresses_replies=compresses))
+        reply = await predictor.answer(asked(body), route)
+        refusal = await predictor.answer(asked(wrong), route)
+    assert ("content-encoding", "gzip") not in refusal.headers
+    assert orjson.loads(refusal.body)["code"] == "signature_mismatch"
+    assert (("content-encoding", "gzip") in reply.headers) == compresses
+    text = gzip.decompress(reply.body) if compresses else reply.body
+    assert orjson.loads(text)["outputs"][0]["data"] == [0.5] * 1_000

@@ -64,6 +64,8 @@ class ServeSettings(Section):
     """The only names, without a port, by which callers may address ``host``; none: any."""
     admin_hosts: tuple[str, ...] = ()
     """Names of the admin listener besides ``localhost`` and ``127.0.0.1``, without a port."""
+    compress_replies: bool = False
+    """Compress predictions above 1 KiB for callers who accept gzip or deflate."""
     connection_limit: int = Field(2_048, ge=1)
     """Connections that callers may have open at once, idle ones too."""
     connection_limit_per_address: int = Field(512, ge=1)

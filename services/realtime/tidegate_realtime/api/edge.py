@@ -79,7 +79,7 @@ def build_edge(
         lookups=lookups,
         scorer=scorer,
         endpoint=Endpoint(
-            predictor=Predictor(scorer, policy.access),
+            predictor=Predictor(scorer, policy),
             lookups=lookups,
             policy=policy,
             metrics=metrics,

@@ -1,4 +1,4 @@
-"""Whom the listeners answer, as the settings say."""
+"""Whom the listeners answer, and how, as the settings say."""
 
 from dataclasses import dataclass, field
 
@@ -15,3 +15,5 @@ class Policy:
     """In lower case; the only names that the public listener answers to. Empty: any."""
     admin_hosts: frozenset[str] = frozenset()
     """Names that the admin listener answers to besides those of loopback."""
+    compresses_replies: bool = False
+    """Whether predictions are compressed for callers who offer to unpack them."""

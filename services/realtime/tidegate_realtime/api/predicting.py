@@ -1,15 +1,18 @@
 """One prediction over HTTP: its exchange is the question, and its ending becomes the reply."""
 
 from collections.abc import Callable, Mapping
+from http import HTTPStatus
 from typing import Final
 
 from tidegate.inference.arrays import Tensors
 from tidegate.keys.access import Access, Principal
 from tidegate.oip.layout import JSON_LENGTH_HEADER, json_length
 from tidegate.units import Nanoseconds
+from tidegate_realtime.api.deflating import accepted_encoding, deflated
 from tidegate_realtime.api.exchange import Exchange
 from tidegate_realtime.api.forms import Asked, Form, InferForm, PredictForm
 from tidegate_realtime.api.guards import BODY_LIMIT_BYTES, check_body_headers
+from tidegate_realtime.api.policy import Policy
 from tidegate_realtime.api.replies import (
     BINARY_CONTENT_TYPE,
     CONTENT_TYPE,
@@ -98,9 +101,10 @@ class HttpQuestion:
 class Predictor:
     """Answers ``infer`` and ``:predict``."""
 
-    def __init__(self, scorer: Scorer, access: Access) -> None:
+    def __init__(self, scorer: Scorer, policy: Policy) -> None:
         self._scorer = scorer
-        self._access = access
+        self._access = policy.access
+        self._compresses = policy.compresses_replies
 
     async def answer(self, exchange: Exchange, route: Route) -> Reply:
         """Answer one request; never raises what a caller did.
@@ -108,7 +112,10 @@ class Predictor:
         Cancelling it counts as the caller leaving: what waits in the queue is never executed.
         """
         question = HttpQuestion(exchange, route, self._access)
-        return _reply(await self._scorer.score(question), json_bytes=question.json_bytes)
+        reply = _reply(await self._scorer.score(question), json_bytes=question.json_bytes)
+        if not self._compresses or reply.status != HTTPStatus.OK:
+            return reply
+        return await deflated(reply, accepted_encoding(exchange.header("accept-encoding")))
 
 
 def _reply(scored: Scored, *, json_bytes: int | None) -> Reply:

@@ -35,6 +35,7 @@ def build_policy(serve: ServeSettings, keys: Keyring | None) -> Policy:
         access=Access(keys, anonymous=anonymous),
         hosts=frozenset(name.lower() for name in serve.hosts),
         admin_hosts=frozenset(name.lower() for name in serve.admin_hosts),
+        compresses_replies=serve.compress_replies,
     )
 
 

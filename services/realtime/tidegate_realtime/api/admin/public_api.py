@@ -178,10 +178,22 @@ def _list(of: Json) -> Json:
 
 def public_schemas() -> Json:
     """Return every body, by the name that the paths use."""
-    tensor = _object("name shape datatype", **_SPEC, data=_ANY_LIST, parameters=_PARAMETERS)
+    return {
+        **_lookup_schemas(),
+        **_prediction_schemas(),
+        "Error": _object(
+            "error code request_id",
+            error=_TEXT,
+            code=_TEXT,
+            request_id=_TEXT,
+            details={"type": "object"},
+        ),
+    }
+
+
+def _lookup_schemas() -> Json:
     spec = _object("name datatype shape", **_SPEC)
     configured = _object("name data_type dims", name=_TEXT, data_type=_TEXT, dims=_SHAPE)
-    tag = {"model_name": _TEXT, "model_version": _TEXT}
     return {
         "ServerMetadata": _object("name version", name=_TEXT, version=_TEXT, extensions=_ANY_LIST),
         "Health": _object("live ready", live=_FLAG, ready=_FLAG),
@@ -220,6 +232,13 @@ def public_schemas() -> Json:
                 )
             ),
         ),
+    }
+
+
+def _prediction_schemas() -> Json:
+    tensor = _object("name shape datatype", **_SPEC, data=_ANY_LIST, parameters=_PARAMETERS)
+    tag = {"model_name": _TEXT, "model_version": _TEXT}
+    return {
         "InferRequest": _object(
             "inputs",
             id=_TEXT,
@@ -242,12 +261,5 @@ def public_schemas() -> Json:
             model_digest=_TEXT,
             served_by=_TEXT,
             request_id=_TEXT,
-        ),
-        "Error": _object(
-            "error code request_id",
-            error=_TEXT,
-            code=_TEXT,
-            request_id=_TEXT,
-            details={"type": "object"},
         ),
     }
