@@ -204,7 +204,11 @@ def test_requests_in_one_packet_are_answered_in_their_order(gateway: Gateway) ->
 
 @pytest.mark.parametrize("form", ["announced", "chunked"])
 def test_a_long_body_that_ends_early_is_not_executed(gateway: Gateway, form: str) -> None:
-    """Long enough to be read in pieces, of which the last one is missing."""
+    """Long enough to be read in pieces, of which the last one is missing.
+
+    Where a length was announced it alone tells; chunks that end early look whole to granian.
+    """
+    body = b'{"instances":[[1,2,3]]' + (b"" if form == "chunked" else b"}")
     size = 3 << 20
     arrivals = gateway.metric("tidegate_arrivals_total", model="echo")
     batches = gateway.metric("tidegate_batches_total", model="echo")
@@ -212,7 +216,7 @@ def test_a_long_body_that_ends_early_is_not_executed(gateway: Gateway, form: str
     start = f"POST {PREDICT} HTTP/1.1\r\nHost: a\r\n{framing}\r\n\r\n".encode()
     start += f"{size:x}\r\n".encode() if form == "chunked" else b""
     with gateway.connect() as connection:
-        connection.sendall(start + b'{"instances":[[1,2,3]]' + b" " * (1 << 20))
+        connection.sendall(start + body + b" " * (1 << 20))
     gateway.wait_for(arrivals + 1, "tidegate_arrivals_total", model="echo")
     gateway.wait_for(0, "tidegate_in_flight_requests", model="echo")
     assert gateway.metric("tidegate_batches_total", model="echo") == batches

@@ -1,0 +1,99 @@
+"""What a key changes about a prediction, on virtual time."""
+
+import asyncio
+from datetime import UTC, datetime
+from pathlib import Path
+
+import orjson
+import pytest
+
+from tests.fakes.backends import FakeBackend
+from tests.fakes.exchange import FakeExchange
+from tests.fakes.loop_clock import LoopClock
+from tests.fixtures import edges, onnx_models
+from tidegate.clock.system import SystemClock
+from tidegate.inference.model import Model
+from tidegate.keys.access import Access
+from tidegate.keys.file import add_key
+from tidegate.keys.key import Key, Scope, Token
+from tidegate.keys.ring import Keyring
+from tidegate_realtime.api.policy import Policy
+from tidegate_realtime.api.predicting import Predictor
+from tidegate_realtime.api.routing import match_route
+
+pytestmark = pytest.mark.looptime
+
+PATH = "/v1/models/echo:predict"
+
+
+@pytest.fixture
+def echo(tmp_path: Path) -> Model:
+    return edges.load(onnx_models.echo(tmp_path / "echo.onnx"))
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "keys.json"
+
+
+def made(file: Path, *, best_priority: int = 1) -> str:
+    """Add a key to the file and return the header of its holder."""
+    token = Token.new()
+    key = Key(
+        id=token.id,
+        secret_sha256=token.secret_sha256,
+        scopes=(Scope.PREDICT,),
+        tenant="shop",
+        best_priority=best_priority,
+        created_at=datetime(2026, 12, 1, tzinfo=UTC),
+    )
+    add_key(file, key)
+    return f"Bearer {token.reveal()}"
+
+
+@pytest.fixture
+def bulk(file: Path) -> str:
+    return made(file, best_priority=3)
+
+
+@pytest.fixture
+def access(file: Path, bulk: str) -> Access:
+    return Access(Keyring(file, SystemClock()))
+
+
+def asked(header: str | None, *, priority: int) -> FakeExchange:
+    body = orjson.dumps({"instances": [[1, 2]], "parameters": {"priority": priority}})
+    headers = {} if header is None else {"authorization": header}
+    return FakeExchange("POST", PATH, body, headers=headers, began_at_ns=LoopClock().now_ns())
+
+
+async def test_a_key_lowers_a_better_priority_and_never_raises_one(
+    echo: Model, access: Access, bulk: str
+) -> None:
+    edge = edges.serve(
+        [echo], clock=LoopClock(), backend=lambda model: FakeBackend(0.05, model=model.run)
+    )
+    driver, route = edge.catalogue.versions[0].driver, match_route(PATH)
+    assert route is not None
+    async with asyncio.TaskGroup() as tasks:
+        for shown, who in ((bulk, access), (None, Access())):
+            for priority in (2, 1, 3):  # of the four pairs one runs, and the others wait
+                predictor = Predictor(edge.scorer, Policy(access=who))
+                tasks.create_task(predictor.answer(asked(shown, priority=priority), route))
+        await asyncio.sleep(0.01)
+        assert driver.statistics().queue.rows_by_class[:3] == (1, 1, 3)
+    await driver.aclose()
+
+
+async def test_who_shows_no_key_is_refused_before_its_body_is_read(
+    echo: Model, access: Access
+) -> None:
+    edge = edges.serve([echo], clock=LoopClock())
+    route = match_route(PATH)
+    assert route is not None
+    never_whole = FakeExchange.uploading(PATH)
+    reply = await Predictor(edge.scorer, Policy(access=access)).answer(never_whole, route)
+    assert reply.status == 401
+    assert not never_whole.is_uploading
+    assert edge.catalogue.versions[0].driver.statistics().arrived == 0
+    await edge.catalogue.versions[0].driver.aclose()
