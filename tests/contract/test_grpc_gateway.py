@@ -2,6 +2,7 @@
 
 import json
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -53,6 +54,14 @@ def status(channel: grpc.Channel, method: str, request: object, **metadata: str)
         code: grpc.StatusCode = error.code()
         return code.name
     return "OK"
+
+
+@pytest.mark.field_fault("P-30")
+def test_grpc_listens_on_loopback_alone_unless_told_otherwise(http_store: Path) -> None:
+    with with_grpc(http_store, "--model", "echo") as (_, target):
+        port = int(target.rpartition(":")[2])
+        with pytest.raises(ConnectionRefusedError):  # "all addresses" would answer here
+            socket.create_connection(("127.0.0.2", port), timeout=10)
 
 
 def test_a_gateway_says_where_grpc_is_and_answers_it_beside_http(http_store: Path) -> None:

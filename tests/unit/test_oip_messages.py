@@ -110,6 +110,14 @@ def test_a_raw_tensor_is_a_view_of_its_bytes() -> None:
     assert not array.flags.writeable
 
 
+def test_raw_contents_belong_to_the_inputs_in_their_order() -> None:
+    message = raw("INT64", [1], b"\x07" + bytes(7))
+    message.inputs.add(name="y", datatype="FP32", shape=[1, 1])
+    message.raw_input_contents.append(b"\0\0\x80\x3f")
+    inputs = decode_message(message).inputs
+    assert {name: values.tolist() for name, values in inputs.items()} == {"x": [7], "y": [[1.0]]}
+
+
 def test_the_length_that_kserves_client_repeats_is_no_objection() -> None:
     message = raw("FP32", [1], bytes(4))
     message.inputs[0].parameters["binary_data_size"].int64_param = 4
