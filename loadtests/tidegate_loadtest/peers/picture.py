@@ -31,7 +31,9 @@ def draw(rows: Sequence[Row], file: Path) -> None:
                     markersize=4,
                     linewidth=1.5 if server.startswith("tidegate") else 1,
                 )
+        counts = sorted({row.connections for row in rows})
         axes.set_xscale("log", base=2)
+        axes.set_xticks(counts, [str(count) for count in counts])
         axes.set_ylim(bottom=0)
         axes.grid(alpha=0.3)
         axes.legend(fontsize="small")
