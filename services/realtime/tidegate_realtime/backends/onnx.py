@@ -63,7 +63,7 @@ class OnnxBackend:
             model: Loaded; from now on only this backend runs it.
             name: What the thread is called in stack dumps, such as ``risk@7``.
         """
-        self._model = model
+        self._reopen: Callable[[], RunnableModel] = model.reopened
         self._name = f"onnx {name}"
         self.fixed_rows = fixed_rows(model.signature)
         self._closed = False
@@ -85,13 +85,18 @@ class OnnxBackend:
         if self._closed:
             ready(BackendError(f"{self._name} is closed"))
         else:
-            self._executor = _Executor(self._model.reopened, self._name, ready)
+            self._executor = _Executor(self._reopen, self._name, ready)
 
     def close(self) -> None:
         """End the thread after the batches that were begun; waits for it."""
         self._closed = True
         self._executor.calls.put(None)
         self._executor.thread.join()
+        self._reopen = _closed  # the model is gone, however long somebody holds on to this
+
+
+def _closed() -> RunnableModel:
+    raise BackendError("the backend is closed")
 
 
 class _Executor:
@@ -104,24 +109,28 @@ class _Executor:
         ready: Callable[[BackendError | None], None] | None = None,
     ) -> None:
         self.calls: SimpleQueue[_Call | None] = SimpleQueue()
-        self._open_model = open_model
-        self._ready = ready
-        self.thread = threading.Thread(target=self._serve, name=name, daemon=True)
+        asked = (open_model, ready)  # the thread's alone, so that the model ends with it
+        self.thread = threading.Thread(target=self._serve, args=asked, name=name, daemon=True)
         self.thread.start()
 
-    def _serve(self) -> None:
-        opened = self._opened()
-        if self._ready:
-            self._ready(opened if isinstance(opened, BackendError) else None)
+    def _serve(
+        self,
+        open_model: Callable[[], RunnableModel],
+        ready: Callable[[BackendError | None], None] | None,
+    ) -> None:
+        opened = _opened(open_model)
+        if ready:
+            ready(opened if isinstance(opened, BackendError) else None)
         while call := self.calls.get():
             call.done(opened if isinstance(opened, BackendError) else _score(opened, call))
             del call  # or its arrays would live until the next batch comes
 
-    def _opened(self) -> RunnableModel | BackendError:
-        try:
-            return self._open_model()
-        except Exception as error:  # whatever it is, somebody waits to be told
-            return BackendError(f"the model cannot be loaded again: {error}")
+
+def _opened(open_model: Callable[[], RunnableModel]) -> RunnableModel | BackendError:
+    try:
+        return open_model()
+    except Exception as error:  # whatever it is, somebody waits to be told
+        return BackendError(f"the model cannot be loaded again: {error}")
 
 
 def _score(model: RunnableModel, call: _Call) -> BatchResult:
