@@ -5,6 +5,7 @@ import socket
 import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from select import select
 
 import httpx
 import orjson
@@ -228,6 +229,21 @@ def test_very_many_tiny_chunks_are_answered_or_refused(gateway: Gateway) -> None
         answer = senders.submit(send_raw, gateway, head + chunks)
         assert status_of(send_raw(gateway, request("GET", "/v2/health/live"))) == 200
         assert status_of(answer.result()) == 400
+
+
+@pytest.mark.parametrize("path", ["/v2", "/nowhere", "/v2/models/none/infer"])
+def test_a_refusal_before_the_body_has_come_keeps_the_connection(
+    gateway: Gateway, path: str
+) -> None:
+    head = b"PUT %s HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n" % path.encode()
+    health = request("GET", "/v2/health/live")
+    with gateway.connect() as connection:
+        connection.sendall(head)
+        select([connection], [], [], 0.05)  # the reply may come now, or once the body is there
+        connection.sendall(b"x" * 1_000 + health)
+        answers = received(connection)
+    assert [int(answer[:3]) for answer in answers.split(b"HTTP/1.1 ")[1:]][-1] == 200
+    assert answers.count(b"HTTP/1.1 40") == 1
 
 
 @pytest.mark.parametrize(

@@ -107,8 +107,8 @@ class Exchange:
         Raises:
             BodiesHeldError: All requests together hold too much.
         """
-        self.came_bytes += number_of_bytes
         self._hold(number_of_bytes)
+        self.came_bytes += number_of_bytes
 
     def _hold(self, number_of_bytes: int) -> None:
         if self.bodies is not None:
@@ -147,6 +147,11 @@ class Exchange:
             return True
         length = self.header("content-length") or "0"
         return not length.isdecimal() or int(length) > _SHORT_BODY_BYTES
+
+    @property
+    def _is_untouched(self) -> bool:
+        """Whether a body was announced of which nothing was asked for."""
+        return not self.came_bytes and self.header("content-length") not in (None, "0")
 
     @property
     def is_uploading(self) -> bool:

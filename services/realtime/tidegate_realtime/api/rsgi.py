@@ -9,6 +9,7 @@ only what they say can tell.
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
 from typing import Final, Protocol
 
 from granian.rsgi import ProtocolClosed  # type: ignore[attr-defined] # exported without __all__
@@ -17,7 +18,7 @@ from tidegate.clock import Clock
 from tidegate.oip.errors import MalformedRequestError
 from tidegate.units import Nanoseconds
 from tidegate_realtime.api.endpoint import Endpoint
-from tidegate_realtime.api.errors import TruncatedBodyError
+from tidegate_realtime.api.errors import TruncatedBodyError, UploadTooSlowError
 from tidegate_realtime.api.exchange import Exchange
 from tidegate_realtime.api.guards import too_large
 from tidegate_realtime.api.replies import CLOSE
@@ -158,6 +159,25 @@ class RsgiExchange(Exchange):
             raise _truncated()
         return bytes(body)
 
+    async def skip(self) -> None:
+        """Read a short body that nobody wants, for the connection to go on after the reply.
+
+        If it has not come when the reply is sent, granian closes without a word, and the caller
+        may never see the reply. Where ``must_close`` is so, nothing is read.
+        """
+        if self._body_is_read or not self._is_untouched or self.must_close:
+            return
+        complete = False
+        self._begin_reading()
+        with suppress(UploadTooSlowError):
+            try:
+                await self._proto()
+                complete = True
+            except ProtocolClosed:
+                pass
+            finally:
+                self._end_reading(complete=complete)
+
     def watch(self, tasks: asyncio.TaskGroup) -> None:
         """Ask granian to call when the connection closes; no task is needed for it."""
         self._watcher = self._proto.client_disconnect()
@@ -191,6 +211,7 @@ class RsgiApp:
         self._sweeper.add(exchange)
         try:
             reply = await self._endpoint.answer(exchange)
+            await exchange.skip()
         finally:
             self._sweeper.remove(exchange)
         if reply.status == _CALLER_LEFT:  # granian logs an error if nothing is answered at all
