@@ -10,6 +10,7 @@ from tests.fixtures import edges, onnx_models
 from tidegate.clock.system import SystemClock
 from tidegate.units import NS_PER_SECOND, Nanoseconds
 from tidegate_realtime.api.metrics import MeasuredBackend
+from tidegate_realtime.api.served import Offer
 from tidegate_realtime.backends.onnx import OnnxBackend
 from tidegate_realtime.runtime.outcomes import Answered
 
@@ -34,10 +35,9 @@ async def test_a_closed_model_is_freed_at_once_and_not_when_the_collector_finds_
         await driver.warm_up()
         rows = {"input": np.ones((1, 2), np.float32)}
         deadline_at_ns = Nanoseconds(clock.now_ns() + 20 * NS_PER_SECOND)
-        assert isinstance(
-            await driver.submit(rows, rows=1, deadline_at_ns=deadline_at_ns), Answered
-        )
-        del edge
+        outcome = await driver.submit(rows, rows=1, deadline_at_ns=deadline_at_ns)
+        assert isinstance(outcome, Answered)
+        edge.catalogue.show("echo", Offer())
         await driver.aclose()
         assert freed() is None
     finally:
