@@ -1,6 +1,10 @@
 """The client against a gateway as its users run it, under both servers."""
 
 import asyncio
+import json
+import ssl
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -8,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.fixtures.certificates import make_certificates
 from tests.fixtures.gateways import Gateway, publish_models, running_gateway
 from tidegate.client import (
     AsyncClient,
@@ -17,6 +22,7 @@ from tidegate.client import (
     DeadlineExpiredError,
     NotFoundError,
     RejectedError,
+    UnauthorizedError,
 )
 
 ARRIVALS, ENDINGS = "tidegate_arrivals_total", "tidegate_requests_total"
@@ -139,3 +145,38 @@ def test_a_gateway_that_is_gone_is_said_to_be(tmp_path: Path) -> None:
     with client, pytest.raises(ConnectionFailedError, match="Is the gateway running") as raised:
         client.predict("echo", instances=[[1, 2, 3]])
     assert raised.value.tries == 3
+
+
+def key_for(model: str, file: Path) -> tuple[str, Path]:
+    command = [sys.executable, "-m", "tidegate", "keys", "create", "--file", str(file), "--json"]
+    command += ["--scope", "predict", "--tenant", "t", "--model", model]
+    made = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
+    return json.loads(made.stdout)["token"], file
+
+
+def test_a_gateway_with_keys_and_tls_answers_whom_it_knows_and_is_known_by(
+    tmp_path: Path,
+) -> None:
+    certificates = make_certificates(tmp_path)
+    tls = {
+        "TIDEGATE_SERVE__TLS_CERT": str(certificates.server),
+        "TIDEGATE_SERVE__TLS_KEY": str(certificates.server_key),
+    }
+    token, file = key_for("echo", tmp_path / "keys.json")
+    arguments = ("--model", "echo", "--model", "ids", "--keys-file", str(file))
+    trusted = ssl.create_default_context(cafile=certificates.ca)
+    with running_gateway(publish_models(tmp_path), *arguments, environment=tls) as gateway:
+        url = gateway.url.replace("http://", "https://")
+        with Client(url, key=token, ssl_context=trusted, timeout_ms=60_000) as client:
+            assert client.predict("echo", instances=[[1, 2, 3]]).predictions == [[1, 2, 3]]
+            with pytest.raises(UnauthorizedError) as other:
+                client.predict("ids", instances=[1])
+            assert (other.value.status, other.value.code) == (403, "forbidden")
+        with Client(url, ssl_context=trusted) as nobody:
+            with pytest.raises(UnauthorizedError, match="key=") as unknown:
+                nobody.predict("echo", instances=[[1, 2, 3]])
+            assert (unknown.value.status, unknown.value.tries) == (401, 1)
+        with Client(url, key=token) as distrusting:
+            with pytest.raises(ConnectionFailedError, match="certificate verify failed") as bad:
+                distrusting.models()
+            assert bad.value.tries == 1
