@@ -61,7 +61,6 @@ async def serving(model: Model) -> AsyncIterator[tuple[Edge, httpx.AsyncClient, 
     try:
         await driver.warm_up()
         backend.forget()
-        backend.model = driver.latency_model
         async with (
             httpx.AsyncClient(transport=public, base_url=PUBLIC) as caller,
             httpx.AsyncClient(
@@ -143,6 +142,7 @@ async def test_arrivals_are_endings_and_nothing_is_counted_twice(echo: Model) ->
     assert by_name["tidegate_batch_rows_sum"] == 41
     assert by_name["tidegate_execution_seconds_count"] == 2
     assert by_name["tidegate_forecast_ratio_count"] == 2
+    assert by_name["tidegate_slo_requests_total"] == by_name["tidegate_slo_good_total"] == 2
     busy_s = by_name["tidegate_executor_busy_seconds_total"]
     assert busy_s == pytest.approx(by_name["tidegate_execution_seconds_sum"])
     assert by_name["tidegate_request_duration_seconds_count"] == 2

@@ -8,7 +8,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Sequence
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 from tidegate.clock import Clock
 from tidegate.errors import BackendError
@@ -16,13 +16,14 @@ from tidegate.inference.arrays import Tensors
 from tidegate.settings import LatencyObjective
 from tidegate.units import ns_to_seconds
 from tidegate_realtime.api.spending import CallTimes, Stages
-from tidegate_realtime.core.latency_model import LatencyModel
+from tidegate_realtime.core.statistics import REFUSAL_CODES
 from tidegate_realtime.runtime.ports import Backend, BatchResult, Call
 
 UNKNOWN: Final = "unknown"
 _OBJECTIVE_EDGES: Final = (0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.5, 2.0, 4.0, 8.0)
 _SIGNIFICANT: Final = ".6g"
-
+_REFUSAL_EDGES_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
+"""0.5 ms, in which most are told; and what somebody may stand by who has a second."""
 
 GUARDS: Final = (
     "cross_site",
@@ -46,6 +47,7 @@ class OutcomeLabel(StrEnum):
     FAILED = "failed"
 
 
+_REFUSALS: Final = frozenset(REFUSAL_CODES)
 _JUDGED: Final = frozenset({OutcomeLabel.ANSWERED, OutcomeLabel.EXPIRED})
 
 
@@ -63,10 +65,29 @@ class Histogram:
         self.counts = [0] * (len(self.edges) + 1)
         self.total = 0.0
 
+    @classmethod
+    def of(cls, edges: Sequence[float], counts: Sequence[int], total: float) -> Self:
+        """Take what somebody else has counted in the same way."""
+        histogram = cls(edges)
+        histogram.counts, histogram.total = list(counts), total
+        return histogram
+
     def observe(self, value: float, *, times: int = 1) -> None:
         """Count a value, once or as often as it was seen."""
         self.counts[bisect_left(self.edges, value)] += times
         self.total += value * times
+
+
+class SloCounts:
+    """The requests of one version that count for its objective."""
+
+    __slots__ = ("good", "requests")
+
+    def __init__(self) -> None:
+        self.requests = 0
+        """That have ended."""
+        self.good = 0
+        """Of these, answered in time."""
 
 
 class EndedKey(NamedTuple):
@@ -89,6 +110,9 @@ class GatewayMetrics:
         self.refusals: Counter[str] = Counter(dict.fromkeys(GUARDS, 0))
         """By code; of requests that are no predictions, which ``ended`` counts."""
         self.stages: dict[tuple[str, str], Stages] = {}
+        self.slo: dict[tuple[str, str], SloCounts] = {}
+        self.refusal_times: dict[tuple[str, str], Histogram] = {}
+        """Of what the scheduler refused, from the last byte to the refusal."""
 
     def add_version(self, model: str, version: str, objective: LatencyObjective) -> None:
         """Make a model's series exist before its first request; those of a known one stay."""
@@ -96,6 +120,8 @@ class GatewayMetrics:
         self.in_flight[model] += 0
         self.durations.setdefault((model, version), Histogram(objective_edges_s(objective)))
         self.stages.setdefault((model, version), Stages())
+        self.slo.setdefault((model, version), SloCounts())
+        self.refusal_times.setdefault((model, version), Histogram(_REFUSAL_EDGES_S))
 
     def refused(self, code: str) -> None:
         """Count a request that was refused before anybody knew what it wants, or may want it."""
@@ -120,17 +146,22 @@ class GatewayMetrics:
         self.ended[key] += 1
         if key.outcome in _JUDGED:
             self.durations[key.model, key.version].observe(ns_to_seconds(took_ns))
+        elif key.reason in _REFUSALS and key.version != UNKNOWN:
+            self.refusal_times[key.model, key.version].observe(ns_to_seconds(took_ns))
         if key.outcome is not OutcomeLabel.ANSWERED and key.version != UNKNOWN:
             self.stages[key.model, key.version].on_refusal(took_ns)
+
+    def judged(self, model: str, version: str, *, is_good: bool) -> None:
+        """Count a request that counts for the objective of its version, and whether it kept it."""
+        slo = self.slo[model, version]
+        slo.requests += 1
+        slo.good += is_good
 
 
 _EXECUTION_EDGES_S: Final = tuple(
     scale * step for scale in (1e-4, 1e-3, 1e-2, 1e-1, 1.0) for step in (1, 2.5, 5)
 )
 """0.1 ms to 5 s: a small network for one row, a large one for a full batch."""
-
-
-_FORECAST_EDGES: Final = (0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 4.0)
 
 
 class MeasuredBackend:
@@ -143,16 +174,12 @@ class MeasuredBackend:
         self._backend = backend
         self._clock = clock
         self.calls = CallTimes()
-        self.model: LatencyModel | None = None
-        """What is promised of a call; to be set once somebody promises."""
         self.forget()
 
     def forget(self) -> None:
         """Start anew: what was measured while warming up is no answer to anybody."""
         self.seconds = Histogram(_EXECUTION_EDGES_S)
-        self.forecast = Histogram(_FORECAST_EDGES)
         self.calls.clear()
-        """Duration of a call by what was promised of its size when it began."""
         self.padding_rows = 0
         """Rows that were computed only because the model allows no smaller batch."""
 
@@ -169,8 +196,6 @@ class MeasuredBackend:
     def begin(self, inputs: Tensors, *, rows: int, done: Callable[[BatchResult], None]) -> Call:
         """Start one batch and the watch."""
         self.padding_rows += (self.fixed_rows or rows) - rows
-        model = self.model
-        promised_ns = model.tail_ns(rows) if model and rows <= model.largest_size else 0
         began_at_ns = self._clock.now_ns()
 
         def stop_watch(result: BatchResult) -> None:
@@ -178,8 +203,6 @@ class MeasuredBackend:
             self.seconds.observe(ns_to_seconds(took_ns))
             if not isinstance(result, BackendError):
                 self.calls.note(rows, took_ns)
-                if promised_ns:
-                    self.forecast.observe(took_ns / promised_ns)
             done(result)
 
         return self._backend.begin(inputs, rows=rows, done=stop_watch)

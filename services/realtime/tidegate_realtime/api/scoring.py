@@ -26,6 +26,7 @@ from tidegate_realtime.api.endings import (
     ending_of_outcome,
 )
 from tidegate_realtime.api.forms import Asked
+from tidegate_realtime.api.judging import kept_objective
 from tidegate_realtime.api.metrics import UNKNOWN, EndedKey, GatewayMetrics, OutcomeLabel
 from tidegate_realtime.api.poison import PoisonInputError
 from tidegate_realtime.api.request_ids import RequestIds
@@ -123,13 +124,20 @@ class Scored(NamedTuple):
 class _Call:
     """What becomes known of one question on its way."""
 
-    __slots__ = ("arrived_at_ns", "request_id", "served")
+    __slots__ = ("arrived_at_ns", "deadline_at_ns", "request_id", "served")
 
     def __init__(self, *, request_id: str, began_at_ns: Nanoseconds) -> None:
         self.request_id = request_id
         self.arrived_at_ns = began_at_ns
         """When its last byte came, as soon as that is known."""
+        self.deadline_at_ns: Nanoseconds | None = None
         self.served: ServedVersion | None = None
+
+    @property
+    def allowed_ns(self) -> int | None:
+        """From its last byte to its deadline, as soon as both are known."""
+        at_ns = self.deadline_at_ns
+        return None if at_ns is None else at_ns - self.arrived_at_ns
 
 
 class Scorer:
@@ -225,15 +233,14 @@ class Scorer:
         served, arrived_at_ns = call.served, call.arrived_at_ns
         assert served is not None, "it is bound"
         submitted_at_ns = self._clock.now_ns()
+        call.deadline_at_ns = served.deadline_at_ns(
+            wishes.deadline, began_at_ns=question.began_at_ns, arrived_at_ns=arrived_at_ns
+        )
         served.poison.check(asked.inputs, submitted_at_ns)
         ticket = served.driver.submit(
             asked.inputs,
             rows=asked.rows,
-            deadline_at_ns=served.deadline_at_ns(
-                wishes.deadline,
-                began_at_ns=question.began_at_ns,
-                arrived_at_ns=arrived_at_ns,
-            ),
+            deadline_at_ns=call.deadline_at_ns,
             arrived_at_ns=arrived_at_ns,
             priority=max(wishes.priority, principal.best_priority),
         )
@@ -268,11 +275,11 @@ class Scorer:
         if named is not None:
             served.check_possible(named, certainly=True)
         arrived_at_ns = call.arrived_at_ns
-        deadline_at_ns = served.deadline_at_ns(
+        call.deadline_at_ns = served.deadline_at_ns(
             named, began_at_ns=question.began_at_ns, arrived_at_ns=arrived_at_ns
         )
         refused = served.driver.refuse_unread(
-            deadline_at_ns=deadline_at_ns,
+            deadline_at_ns=call.deadline_at_ns,
             arrived_at_ns=arrived_at_ns,
             priority=max(NORMAL, principal.best_priority),
         )
@@ -306,4 +313,14 @@ class Scorer:
             outcome=ending.outcome,
             reason=ending.reason,
         )
-        self._metrics.finished(key, took_ns=self._clock.now_ns() - call.arrived_at_ns)
+        took_ns = self._clock.now_ns() - call.arrived_at_ns
+        self._metrics.finished(key, took_ns=took_ns)
+        if served is not None:
+            is_good = kept_objective(
+                ending,
+                took_ns=took_ns,
+                allowed_ns=call.allowed_ns,
+                slo_ns=served.objective.slo_ns,
+            )
+            if is_good is not None:
+                self._metrics.judged(model, key.version, is_good=is_good)

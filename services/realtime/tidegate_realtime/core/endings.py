@@ -89,6 +89,7 @@ class Endings:
         for request, refusal in held:
             self._ledger.move(request, Event.REFUSED)
             self._ledger.rejected_by_code[refusal.code] += 1
+            self._ledger.held_in_vain += 1
             commands.append(_reject(request, refusal, self._lanes.rows, None))
 
     def expire(self, request: Request, commands: list[Command]) -> None:

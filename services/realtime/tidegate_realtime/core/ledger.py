@@ -32,8 +32,11 @@ class Ledger:
         "counts",
         "executors_given_up",
         "forecasts",
+        "held",
+        "held_in_vain",
         "late",
         "poison_rows",
+        "refused_unread",
         "rejected_by_code",
     )
 
@@ -45,6 +48,8 @@ class Ledger:
         self.batches_by_rows: Counter[int] = Counter()
         self.batches_terminated = 0
         self.executors_given_up = 0
+        self.held = self.held_in_vain = 0
+        self.refused_unread = 0
         self.forecasts = Forecasts()
         self.late = 0
         self.poison_rows = 0
@@ -71,6 +76,11 @@ class Ledger:
         request.state = _WAITING
         self.counts[_WAITING] += 1
 
+    def hold(self, request: Request) -> None:
+        """Let a request stand by that has just arrived."""
+        self.move(request, Event.HELD)
+        self.held += 1
+
     def start(self, request: Request) -> None:
         """Move a request whose first rows are in a batch now: ``BATCH_STARTED``, without a call."""
         if request.state is not _WAITING or request.is_probe:
@@ -93,6 +103,9 @@ class Ledger:
         return BatcherStatistics(
             arrived=self.arrived,
             standby=counts[State.STANDBY],
+            held=self.held,
+            held_in_vain=self.held_in_vain,
+            refused_unread=self.refused_unread,
             waiting=counts[State.WAITING],
             running=counts[State.RUNNING],
             answered=counts[State.ANSWERED],

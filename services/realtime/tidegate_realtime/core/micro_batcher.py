@@ -36,7 +36,7 @@ from tidegate_realtime.core.ledger import Ledger
 from tidegate_realtime.core.limits import BatchLimits
 from tidegate_realtime.core.overhead import Overhead
 from tidegate_realtime.core.pace import Pace
-from tidegate_realtime.core.request import Event, Request, State, check_arrival
+from tidegate_realtime.core.request import Request, State, check_arrival
 from tidegate_realtime.core.sharing import SharingModel
 from tidegate_realtime.core.sojourn import Sojourn
 from tidegate_realtime.core.standby import Standby
@@ -140,6 +140,7 @@ class MicroBatcher:
         usual_rows = max(1, ledger.arrived_rows // max(1, ledger.arrived))
         ledger.arrived += 1
         ledger.arrived_rows += usual_rows
+        ledger.refused_unread += 1
         if self.pace.on_arrival(usual_rows, now_ns):
             self._admission.forget()
         commands: list[Command] = []
@@ -286,7 +287,7 @@ class MicroBatcher:
     ) -> bool:
         """Refuse a request, or let it stand by; return whether anything has changed by it."""
         if refusal.is_open:
-            self._ledger.move(request, Event.HELD)
+            self._ledger.hold(request)
             self._endings.refuse_held(self._standby.hold(request, refusal), commands)
             return True
         is_idle = not (self._executors.running or self._bisection.waiting)
@@ -328,7 +329,7 @@ class MicroBatcher:
         self._executors.release(batch)
         self._admission.forget()
         if self.seat is not None:
-            self.seat.end(now_ns - batch.started_at_ns)
+            self.seat.end(now_ns - batch.started_at_ns, now_ns)
 
     def _change_executors(self, by: int) -> None:
         self._executors.change(by)

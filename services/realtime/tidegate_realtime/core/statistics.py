@@ -62,6 +62,12 @@ class BatcherStatistics:
     poison_rows: int
     """Rows that failed alone."""
     rejected_by_code: Mapping[RefusalCode, int]
+    refused_unread: int
+    """Of these, requests that nobody had to read for it."""
+    held: int
+    """Requests that have stood by, and have ridden, been refused or left since, or still do."""
+    held_in_vain: int
+    """Of these, requests that were refused in the end."""
     queue: QueueStatistics
     batches_running: int
     """Executors in use; one may still be busy for requests that all have ended."""

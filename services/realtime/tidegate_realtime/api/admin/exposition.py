@@ -18,8 +18,10 @@ from tidegate_realtime.api.admin.scheduling import (
     VERSION,
     Snapshot,
     call_families,
+    executor_families,
     forecast_families,
     queue_families,
+    refusal_families,
 )
 from tidegate_realtime.api.metrics import GatewayMetrics
 from tidegate_realtime.api.served import Catalogue
@@ -70,6 +72,8 @@ class GatewayCollector(Collector):
         yield from self._requests()
         yield from self._objectives()
         yield from queue_families(snapshots)
+        yield from refusal_families(snapshots)
+        yield from executor_families(snapshots)
         yield from call_families(snapshots)
         yield from forecast_families(snapshots)
         yield gauge(
@@ -117,6 +121,12 @@ class GatewayCollector(Collector):
             VERSION,
             metrics.durations.items(),
         )
+        yield histogram(
+            "tidegate_refusal_seconds",
+            "From the last byte of a request to its refusal by the scheduler.",
+            VERSION,
+            metrics.refusal_times.items(),
+        )
         yield counter(
             "tidegate_stage_seconds",
             "Time that answered requests spent in each stage.",
@@ -141,4 +151,17 @@ class GatewayCollector(Collector):
             "Share of requests to meet it.",
             MODEL,
             [([name], objective.percentile) for name, objective in objectives],
+        )
+        slo = self._metrics.slo.items()
+        yield counter(
+            "tidegate_slo_requests",
+            "Requests that count for the objective, and have ended.",
+            VERSION,
+            [(version, counts.requests) for version, counts in slo],
+        )
+        yield counter(
+            "tidegate_slo_good",
+            "Of these, requests that were answered in time.",
+            VERSION,
+            [(version, counts.good) for version, counts in slo],
         )

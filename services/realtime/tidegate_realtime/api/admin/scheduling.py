@@ -11,6 +11,7 @@ from tidegate_realtime.api.caps import cap_numbers
 from tidegate_realtime.api.metrics import Histogram, MeasuredBackend
 from tidegate_realtime.api.outlook import capacity_rows_per_second, drain_seconds
 from tidegate_realtime.api.served import ServedVersion
+from tidegate_realtime.core.forecasts import RATIO_EDGES
 from tidegate_realtime.core.pace import Pace
 from tidegate_realtime.core.statistics import BatcherStatistics
 
@@ -52,6 +53,12 @@ class Snapshot(NamedTuple):
         ]
 
     @property
+    def forecasts(self) -> Histogram:
+        """Of each answer, what it took by what was foretold."""
+        found = self.statistics.forecasts
+        return Histogram.of(RATIO_EDGES, found.counts, found.total)
+
+    @property
     def batch_rows(self) -> Histogram:
         """Rows of the model calls so far."""
         rows = Histogram(_ROWS_EDGES)
@@ -83,6 +90,12 @@ def queue_families(snapshots: Sequence[Snapshot]) -> Iterator[Metric]:
         ],
     )
     yield gauge(
+        "tidegate_standby_requests",
+        "Requests that are promised no place and not refused yet.",
+        VERSION,
+        [(each.labels, each.statistics.standby) for each in snapshots],
+    )
+    yield gauge(
         "tidegate_predicted_drain_seconds",
         "How long the rows in the queue take if no more come.",
         VERSION,
@@ -99,6 +112,63 @@ def queue_families(snapshots: Sequence[Snapshot]) -> Iterator[Metric]:
         "Rows that all executors take with full batches.",
         VERSION,
         [(each.labels, capacity_rows_per_second(each.pace)) for each in snapshots],
+    )
+
+
+def refusal_families(snapshots: Sequence[Snapshot]) -> Iterator[Metric]:
+    """Yield how it was found out that a request could not be answered."""
+    yield counter(
+        "tidegate_stood_by",
+        "Requests that have stood by.",
+        VERSION,
+        [(each.labels, each.statistics.held) for each in snapshots],
+    )
+    yield counter(
+        "tidegate_stood_by_in_vain",
+        "Of these, requests that were refused in the end.",
+        VERSION,
+        [(each.labels, each.statistics.held_in_vain) for each in snapshots],
+    )
+    yield counter(
+        "tidegate_unread_refusals",
+        "Requests that were refused before anybody had read them.",
+        VERSION,
+        [(each.labels, each.statistics.refused_unread) for each in snapshots],
+    )
+    yield counter(
+        "tidegate_probes",
+        "Refused requests that ran all the same, by whether refusing was wrong.",
+        (*VERSION, "would_have_met"),
+        [
+            ((*each.labels, str(met).lower()), count)
+            for each in snapshots
+            for met, count in (
+                (True, each.statistics.probes_in_time),
+                (False, each.statistics.probes_ended - each.statistics.probes_in_time),
+            )
+        ],
+    )
+
+
+def executor_families(snapshots: Sequence[Snapshot]) -> Iterator[Metric]:
+    """Yield which executors there are, and what became of the calls that had to be ended."""
+    yield gauge(
+        "tidegate_executors",
+        "Executors that are there; fewer while one is being replaced.",
+        _CALL,
+        [(each.call, each.statistics.executors_usable) for each in snapshots],
+    )
+    yield counter(
+        "tidegate_executors_given_up",
+        "Executors whose call hung, and that were replaced or are being.",
+        _CALL,
+        [(each.call, each.statistics.executors_given_up) for each in snapshots],
+    )
+    yield counter(
+        "tidegate_terminated_calls",
+        "Model calls that were asked to end early, because nobody waited for them any more.",
+        _CALL,
+        [(each.call, each.statistics.batches_terminated) for each in snapshots],
     )
 
 
@@ -171,9 +241,9 @@ def forecast_families(snapshots: Sequence[Snapshot]) -> Iterator[Metric]:
     )
     yield histogram(
         "tidegate_forecast_ratio",
-        "Duration of a model call by what was promised for its size when it began.",
+        "Time to an answer by what was foretold when the request was admitted.",
         VERSION,
-        [(each.labels, each.backend.forecast) for each in snapshots],
+        [(each.labels, each.forecasts) for each in snapshots],
     )
     learned = [
         (each.labels, each.served.driver.latency_model.statistics())
@@ -191,17 +261,4 @@ def forecast_families(snapshots: Sequence[Snapshot]) -> Iterator[Metric]:
         "Lasting changes of speed that were noticed.",
         VERSION,
         [(labels, model.slowdowns + model.speedups) for labels, model in learned],
-    )
-    yield counter(
-        "tidegate_probes",
-        "Refused requests that ran all the same, by whether refusing was wrong.",
-        (*VERSION, "would_have_met"),
-        [
-            ((*each.labels, str(met).lower()), count)
-            for each in snapshots
-            for met, count in (
-                (True, each.statistics.probes_in_time),
-                (False, each.statistics.probes_ended - each.statistics.probes_in_time),
-            )
-        ],
     )
