@@ -105,6 +105,7 @@ def test_a_call_ends_by_its_deadline_after_a_bounded_number_of_tries(
     assert (called.answer is None) != (called.error is None)
     if called.error is not None:
         assert called.error.tries == called.tries
+        assert called.error.request_id == "r"
     left = called.transport.deadlines_ms()
     assert left == sorted(left, reverse=True)
     assert left[0] <= deadline_ms + 1

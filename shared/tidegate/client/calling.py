@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import Generic, NoReturn, TypeVar
+from typing import Generic, TypeVar
 
 from tidegate.client.errors import ClientError, DeadlineExpiredError
 from tidegate.client.questions import DEADLINE_HEADER
@@ -31,6 +31,8 @@ class Call(Generic[_T]):
     """For all tries and the waits between them."""
     told: bool = False
     """Whether the gateway is told of the deadline; without it its own objective counts there."""
+    request_id: str = ""
+    """Stands in an error, also where no reply has repeated it."""
 
     def request(self, left_ns: int) -> HttpRequest:
         """Write the request of one try.
@@ -63,7 +65,9 @@ class Retries:
         """Return what is left of it."""
         return ends_at_ns - self.clock.now_ns()
 
-    def wait_ns(self, error: ClientError, *, tried: int, ends_at_ns: int) -> Nanoseconds:
+    def wait_ns(
+        self, error: ClientError, call: Call[_T], *, tried: int, ends_at_ns: int
+    ) -> Nanoseconds:
         """Return how long to wait before the next try.
 
         Raises:
@@ -73,13 +77,10 @@ class Retries:
             error, tried=tried, draw=self.draw(), left_ns=self.left_ns(ends_at_ns)
         )
         if wait_ns is None:
-            _give_up(error, tried)
+            error.tries = tried
+            error.request_id = error.request_id or call.request_id
+            raise error
         return wait_ns
-
-
-def _give_up(error: ClientError, tried: int) -> NoReturn:
-    error.tries = tried
-    raise error
 
 
 class Caller:
@@ -104,7 +105,7 @@ class Caller:
             try:
                 return call.read(self._transport.send(call.request(left_ns), within_ns=left_ns))
             except ClientError as error:
-                wait_ns = self._retries.wait_ns(error, tried=tried, ends_at_ns=ends_at_ns)
+                wait_ns = self._retries.wait_ns(error, call, tried=tried, ends_at_ns=ends_at_ns)
             self._sleep_ns(wait_ns)
         raise AssertionError("counting has no end")
 
@@ -128,6 +129,6 @@ class AsyncCaller:
                 request = call.request(left_ns)
                 return call.read(await self._transport.send(request, within_ns=left_ns))
             except ClientError as error:
-                wait_ns = self._retries.wait_ns(error, tried=tried, ends_at_ns=ends_at_ns)
+                wait_ns = self._retries.wait_ns(error, call, tried=tried, ends_at_ns=ends_at_ns)
             await asyncio.sleep(ns_to_seconds(wait_ns))
         raise AssertionError("counting has no end")

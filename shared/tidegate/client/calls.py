@@ -72,7 +72,7 @@ class Calls:
         else:
             assert rows.instances is not None, "one of the three is there"
             question = questions.instances_question(model, rows.instances, wishes)
-        call = self._call(question, read)
+        call = replace(self._call(question, read), request_id=wishes.request_id)
         if wishes.deadline_ms is None:
             return call
         return replace(call, within_ms=wishes.deadline_ms, told=True)

@@ -42,7 +42,7 @@ class ClientError(TidegateError):
     status: int = 0
     """Of HTTP; 0 where there was no reply."""
     request_id: str = ""
-    """Names the request in the gateway's log; empty where it was not sent."""
+    """Names the request in the gateway's log."""
     tries: int = 1
     """How often it was sent, or tried to be."""
     _details: Mapping[str, Any] = {}
