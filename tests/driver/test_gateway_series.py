@@ -53,6 +53,7 @@ async def serving(
     try:
         await driver.warm_up()
         backend.forget()
+        backend.model = driver.latency_model
         collector = GatewayCollector(catalogue=edge.catalogue, metrics=edge.metrics, clock=clock)
         observer = Observer(catalogue=edge.catalogue, metrics=edge.metrics, clock=clock)
         yield edge, collector, observer
@@ -107,7 +108,7 @@ async def test_the_gauges_of_a_queue_are_its_state(echo: Model) -> None:
 
 
 @pytest.mark.field_fault("S-57")
-async def test_each_call_counts_its_rows_its_reason_and_its_time(echo: Model) -> None:
+async def test_each_call_counts_its_rows_its_reason_its_time_and_its_forecast(echo: Model) -> None:
     async with serving(echo) as (edge, collector, _):
         await asyncio.gather(*(ask(edge, 1) for _ in range(5)))
         found = series(collector)
@@ -115,6 +116,9 @@ async def test_each_call_counts_its_rows_its_reason_and_its_time(echo: Model) ->
         assert found["tidegate_batch_rows_sum", ""] == 5
         assert found["tidegate_executor_busy_seconds_total", ""] == pytest.approx(0.010 + 0.013)
         assert found["tidegate_execution_seconds_sum", ""] == pytest.approx(0.010 + 0.013)
+        assert found["tidegate_call_forecast_ratio_count", ""] == 2
+        assert found["tidegate_call_forecast_ratio_bucket", "0.7"] == 0
+        assert found["tidegate_call_forecast_ratio_bucket", "1.1"] == 2
         assert found["tidegate_padding_rows_total", ""] == 0
         cap_rows = found["tidegate_cap_rows", "effective"]
         capacity = found["tidegate_capacity_rows_per_second", ""]

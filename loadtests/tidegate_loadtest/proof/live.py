@@ -53,8 +53,11 @@ def send(gateway: Gateway, setting: Setting, traffic: Traffic) -> Live:
     def grown(name: str, *labels: str) -> float:
         return after.sum(name, *labels) - before.sum(name, *labels)
 
-    calls, foretold = grown("tidegate_batch_rows_count"), grown("tidegate_forecast_ratio_count")
-    kept = grown("tidegate_forecast_ratio_bucket", 'le="1.0"')
+    calls, foretold = (
+        grown("tidegate_batch_rows_count"),
+        grown("tidegate_call_forecast_ratio_count"),
+    )
+    kept = grown("tidegate_call_forecast_ratio_bucket", 'le="1.0"')
     ended_s = ns_to_seconds(int(max(np.max(log.ended_ns, initial=1), log.at_ns[-1])))
     result = ReplayResult.of(log, objective_ns=setting.objective_ns)
     return Live(

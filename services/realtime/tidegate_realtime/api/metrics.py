@@ -16,6 +16,8 @@ from tidegate.inference.arrays import Tensors
 from tidegate.settings import LatencyObjective
 from tidegate.units import ns_to_seconds
 from tidegate_realtime.api.spending import CallTimes, Stages
+from tidegate_realtime.core.forecasts import RATIO_EDGES
+from tidegate_realtime.core.latency_model import LatencyModel
 from tidegate_realtime.core.statistics import REFUSAL_CODES
 from tidegate_realtime.runtime.ports import Backend, BatchResult, Call
 
@@ -174,11 +176,15 @@ class MeasuredBackend:
         self._backend = backend
         self._clock = clock
         self.calls = CallTimes()
+        self.model: LatencyModel | None = None
+        """What is promised of a call; to be set once somebody promises."""
         self.forget()
 
     def forget(self) -> None:
         """Start anew: what was measured while warming up is no answer to anybody."""
         self.seconds = Histogram(_EXECUTION_EDGES_S)
+        self.forecast = Histogram(RATIO_EDGES)
+        """Duration of a call by what was promised of its size when it began."""
         self.calls.clear()
         self.padding_rows = 0
         """Rows that were computed only because the model allows no smaller batch."""
@@ -196,6 +202,8 @@ class MeasuredBackend:
     def begin(self, inputs: Tensors, *, rows: int, done: Callable[[BatchResult], None]) -> Call:
         """Start one batch and the watch."""
         self.padding_rows += (self.fixed_rows or rows) - rows
+        model = self.model
+        promised_ns = model.tail_ns(rows) if model and rows <= model.largest_size else 0
         began_at_ns = self._clock.now_ns()
 
         def stop_watch(result: BatchResult) -> None:
@@ -203,6 +211,8 @@ class MeasuredBackend:
             self.seconds.observe(ns_to_seconds(took_ns))
             if not isinstance(result, BackendError):
                 self.calls.note(rows, took_ns)
+                if promised_ns:
+                    self.forecast.observe(took_ns / promised_ns)
             done(result)
 
         return self._backend.begin(inputs, rows=rows, done=stop_watch)

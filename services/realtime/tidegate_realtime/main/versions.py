@@ -117,6 +117,7 @@ class StoredVersions:
         await hosted.driver.warm_up()
         if hosted.measured is not None:
             hosted.measured.forget()
+            hosted.measured.model = hosted.driver.latency_model
 
     async def close(self, hosted: ServedVersion) -> None:
         """Let what is bound to it end, then its queue, then its threads."""

@@ -245,6 +245,12 @@ def forecast_families(snapshots: Sequence[Snapshot]) -> Iterator[Metric]:
         VERSION,
         [(each.labels, each.forecasts) for each in snapshots],
     )
+    yield histogram(
+        "tidegate_call_forecast_ratio",
+        "Duration of a model call by what was promised for its size when it began.",
+        VERSION,
+        [(each.labels, each.backend.forecast) for each in snapshots],
+    )
     learned = [
         (each.labels, each.served.driver.latency_model.statistics())
         for each in snapshots
