@@ -95,7 +95,8 @@ def _strings(
             f"it has {end} bytes."
         )
     check_elements(name, elements, limits.items)
-    items: list[bytes | memoryview] = []
+    blob = bytes(blob)  # a slice of bytes is made four times as fast as one of a view
+    items: list[bytes] = []
     place = 0
     for _ in range(elements):
         begin = place + _LENGTH.size
