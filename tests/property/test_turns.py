@@ -23,7 +23,7 @@ class Model:
     """Always has something to run, as urgent as it says, in calls that take as long as they do."""
 
     urgency: int
-    call_ns: int
+    takes_ns: int
     has_work: bool = True
     waited_ns: int = 0
     longest_wait_ns: int = 0
@@ -32,8 +32,14 @@ class Model:
     def urgency_ns(self, now_ns: Nanoseconds) -> int | None:
         return self.urgency if self.has_work else None
 
-    def due_ns(self, by_ns: int) -> int:
-        return self.call_ns if self.has_work else 0
+    def call_ns(self) -> int:
+        return self.takes_ns
+
+    def due(self, by_ns: int) -> Free:
+        return (self.takes_ns if self.has_work else 0), 0.0
+
+    def next_ns(self, least_ns: int) -> int:
+        return self.takes_ns if self.has_work else 0
 
     def busy(self, now_ns: Nanoseconds) -> list[Free]:
         return []
@@ -54,22 +60,24 @@ def test_nobody_who_has_a_batch_waits_for_ever(
     waiting = [Model(urgency, ms_to_ns(call_ms)) for urgency, call_ms in models]
     seats = {turns.join(model): model for model in waiting}
     pausing = {step: place % len(waiting) for place, step in pauses}
+    now = NOW
     for step in range(120):
         if step in pausing:
             waiting[pausing[step]].has_work ^= True
-        seat = turns.next_seat(NOW)
+        seat = turns.next_seat(now)
         if seat is None:
             assert not any(model.has_work for model in waiting)
             continue
-        assert seat.may_start(NOW)
-        seat.start(NOW)
-        assert turns.next_seat(NOW) is None  # no executor is given twice
-        seat.end(seats[seat].call_ns)
+        assert seat.may_start(now)
+        seat.start(now)
+        assert turns.next_seat(now) is None  # no executor is given twice
+        now = Nanoseconds(now + seats[seat].takes_ns)
+        seat.end(seats[seat].takes_ns, now)
         for model in waiting:
             served = model is seats[seat] or not model.has_work
-            model.waited_ns = 0 if served else model.waited_ns + seats[seat].call_ns
+            model.waited_ns = 0 if served else model.waited_ns + seats[seat].takes_ns
             model.longest_wait_ns = max(model.longest_wait_ns, model.waited_ns)
-    longest_ns = max(model.call_ns for model in waiting)
+    longest_ns = max(model.takes_ns for model in waiting)
     bound_ns = (len(waiting) - 1) * (LEAD_NS + 2 * longest_ns)
     assert max(model.longest_wait_ns for model in waiting) <= bound_ns
 

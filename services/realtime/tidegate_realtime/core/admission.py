@@ -24,6 +24,7 @@ from typing import Final, NamedTuple, TypeAlias
 from tidegate.units import NS_PER_MS, NS_PER_SECOND, Nanoseconds
 from tidegate_realtime.core.commands import Batch
 from tidegate_realtime.core.deadline_queue import DeadlineQueue, Entry
+from tidegate_realtime.core.elsewhere import behind_others
 from tidegate_realtime.core.lanes import Lanes
 from tidegate_realtime.core.pace import Pace
 from tidegate_realtime.core.plan import FOREVER, Free, Plan, batches_of
@@ -105,7 +106,7 @@ class Admission:
             self._plan = None
             free = self._free(running, retries, now_ns)
             if self.seat is not None:
-                free = self.seat.behind_others(free, request.deadline_at_ns, Nanoseconds(now_ns))
+                free = behind_others(self.seat, free, request.deadline_at_ns, Nanoseconds(now_ns))
                 self._is_idle = self._is_idle and any(at_ns <= now_ns for at_ns, _ in free)
             if not free:
                 return Refusal("backend_unavailable")

@@ -42,21 +42,38 @@ class SharingModel:
             deadline_ns = first_ns if deadline_ns is None else min(deadline_ns, first_ns)
         if deadline_ns is None:
             return FOREVER  # what waits is late already, and may not be shed
+        return deadline_ns - self.call_ns()
+
+    def call_ns(self) -> int:
+        """Return L(b) of its next batch: how much earlier than its deadline it must begin."""
         model = self._pace.model
         if model is None or not self._pace.sizes:
-            return deadline_ns
-        rows = min(max(1, self._lanes.rows), self._pace.cap_rows)
-        return deadline_ns - model.tail_ns(rows)
+            return 0
+        return model.tail_ns(min(max(1, self._lanes.rows), self._pace.cap_rows))
 
-    def due_ns(self, by_ns: int) -> int:
-        """Return the executor time of what waits and has a deadline until then."""
-        model, cap_rows = self._pace.model, self._pace.cap_rows
+    def due(self, by_ns: int) -> Free:
+        """Return the executor time of what waits and must begin until then, and its variance."""
+        pace, model = self._pace, self._pace.model
+        if model is None or not pace.sizes:
+            return 0, 0.0
+        batches, rest = divmod(self._lanes.rows_until(by_ns + self.call_ns()), pace.cap_rows)
+        time_ns = batches * model.mean_ns(pace.cap_rows)
+        variance = batches * model.std_ns(pace.cap_rows) ** 2
+        last = [min(batch.rows, model.largest_size) for batch in self._bisection.waiting]
+        if rest:  # what waits besides will join, and as many as usual
+            others = self._lanes.rows - batches * pace.cap_rows
+            last.append(min(pace.cap_rows, max(others, pace.need_rows)))
+        time_ns += sum(model.mean_ns(rows) for rows in last)
+        return time_ns, variance + sum(model.std_ns(rows) ** 2 for rows in last)
+
+    def next_ns(self, least_ns: int) -> int:
+        """Return the executor time of its next batches until that is reached, or none waits."""
+        model, rows, time_ns = self._pace.model, self._lanes.rows, 0
         if model is None or not self._pace.sizes:
             return 0
-        batches, rest = divmod(self._lanes.rows_until(by_ns), cap_rows)
-        time_ns = batches * model.mean_ns(cap_rows) + (model.mean_ns(rest) if rest else 0)
-        for batch in self._bisection.waiting:
-            time_ns += model.mean_ns(min(batch.rows, model.largest_size))
+        while rows > 0 and time_ns < least_ns:
+            time_ns += model.mean_ns(min(rows, self._pace.cap_rows))
+            rows -= self._pace.cap_rows
         return time_ns
 
     def busy(self, now_ns: Nanoseconds) -> list[Free]:

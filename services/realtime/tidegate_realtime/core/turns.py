@@ -8,21 +8,25 @@ than ``LEAD_NS`` of executor time ahead of another. A model that has nothing to 
 meanwhile, or its return would stop the others for as long. (Serving always whoever is furthest
 behind, as start-time fair queueing does, Goyal et al., SIGCOMM 1996, would throw the urgency away.)
 
-After each event of any of them, whoever drives the models asks ``Turns.next_seat`` and lets that
-model dispatch, until nobody is next: the executor that one model leaves is often another one's
-turn, and no event of its own would tell it.
+What admission must foretell of the others is in ``elsewhere``. After each event of any of them,
+whoever drives the models asks ``Turns.next_seat`` and lets that model dispatch, until nobody is
+next: the executor that one model leaves is often another one's turn, and no event of its own would
+tell it.
 """
 
-from heapq import heapify, heapreplace
+from math import exp
 from typing import Final, Protocol
 
-from tidegate.units import NS_PER_MS, Nanoseconds
+from tidegate.units import NS_PER_MS, NS_PER_SECOND, Nanoseconds
 from tidegate_realtime.core.plan import Free
 
 LEAD_NS: Final = 100 * NS_PER_MS
 """Executor time. A stretch of several batches of most models, in which urgency decides freely; and
 the longest that a model waits for each other one, beside the call that runs. Of calls that take
 longer than this, each model gets one in turn."""
+
+FADES_NS: Final = NS_PER_SECOND
+"""What was used a second ago counts a third."""
 
 
 class Contender(Protocol):
@@ -32,8 +36,16 @@ class Contender(Protocol):
         """Return when its next batch must begin at the latest; ``None``: it would run nothing."""
         ...
 
-    def due_ns(self, by_ns: int) -> int:
-        """Return the executor time of what waits and has a deadline until then."""
+    def call_ns(self) -> int:
+        """Return L(b) of its next batch: how much earlier than its deadline it must begin."""
+        ...
+
+    def due(self, by_ns: int) -> Free:
+        """Return the executor time of what waits and must begin until then, and its variance."""
+        ...
+
+    def next_ns(self, least_ns: int) -> int:
+        """Return the executor time of its next batches until that is reached, or none waits."""
         ...
 
     def busy(self, now_ns: Nanoseconds) -> list[Free]:
@@ -69,6 +81,11 @@ class Turns:
         """Let a model take part no more; it runs nothing."""
         self.seats.remove(seat)
 
+    def used(self, now_ns: Nanoseconds, *, but: "Seat") -> float:
+        """Return the share of all executors that was used of late, one model not counted."""
+        recent_ns = sum(seat.recent_ns(now_ns) for seat in self.seats if seat is not but)
+        return recent_ns / (self.executors * FADES_NS)
+
     def next_seat(self, now_ns: Nanoseconds) -> "Seat | None":
         """Return who shall dispatch now; ``None``: no executor is idle, or nobody has a batch."""
         if self.idle <= 0:
@@ -80,79 +97,81 @@ class Turns:
         ]
         if not waiting:
             return None
-        most_ns = min(seat.served_ns for _, seat in waiting) + LEAD_NS
-        return min((each for each in waiting if each[1].served_ns <= most_ns), key=_urgency)[1]
+        most_ns = min(seat.served_until(now_ns) for _, seat in waiting) + LEAD_NS
+        may = (each for each in waiting if each[1].served_until(now_ns) <= most_ns)
+        return min(may, key=_urgency)[1]
 
 
 class Seat:
     """One model among those that share executors."""
 
-    __slots__ = ("_running", "_turns", "contender", "served_ns")
+    __slots__ = (
+        "_recent_at_ns",
+        "_recent_ns",
+        "_running",
+        "_started_ns",
+        "contender",
+        "served_ns",
+        "turns",
+    )
 
     def __init__(self, turns: Turns, contender: Contender, served_ns: int) -> None:
         """Made by ``Turns.join``."""
-        self._turns = turns
+        self.turns = turns
         self._running = 0
         self.contender = contender
         self.served_ns = served_ns
         """Executor time that it has had, or has forgone."""
+        self._started_ns = 0
+        """The sum of when its calls that run were started."""
+        self._recent_ns = 0.0
+        self._recent_at_ns = 0
+
+    def recent_ns(self, now_ns: Nanoseconds) -> float:
+        """Return the executor time of late, which fades away over a second."""
+        return self._recent_ns * exp((self._recent_at_ns - now_ns) / FADES_NS)
 
     def may_start(self, now_ns: Nanoseconds) -> bool:
         """Whether it may take an executor now: one is idle, and nobody else goes first."""
-        turns = self._turns
+        turns = self.turns
         if len(turns.seats) == 1:
             return turns.idle > 0
         return turns.idle > 0 and turns.next_seat(now_ns) in {None, self}
 
     def start(self, now_ns: Nanoseconds) -> None:
         """Take an executor."""
-        turns = self._turns
+        turns = self.turns
         turns.idle -= 1
         self._running += 1
+        self._started_ns += now_ns
         if len(turns.seats) > 1:
             self._level(now_ns)
             self._forget_others()
 
-    def end(self, ran_ns: int) -> None:
+    def end(self, ran_ns: int, now_ns: Nanoseconds) -> None:
         """Leave an executor.
 
         Args:
             ran_ns: How long it was used.
+            now_ns: Until when.
         """
-        self._turns.idle += 1
+        self.turns.idle += 1
         self._running -= 1
+        self._started_ns -= now_ns - ran_ns
         self.served_ns += ran_ns
+        self._recent_ns = self.recent_ns(now_ns) + ran_ns
+        self._recent_at_ns = now_ns
         self._forget_others()
 
-    def behind_others(self, free: list[Free], by_ns: int, now_ns: Nanoseconds) -> list[Free]:
-        """Foretell when this model's executors are its own, after the others' calls and batches.
-
-        Args:
-            free: When each of its executors would be free if it shared them with nobody.
-            by_ns: A deadline; what waits elsewhere and is due until then goes first.
-            now_ns: The present.
-
-        Returns:
-            The same of those that can be counted on; none if all calls seem to hang.
-        """
-        turns = self._turns
-        if len(turns.seats) == 1:
-            return free
-        shared: list[Free] = [(now_ns, 0.0)] * turns.idle
-        for seat in turns.seats:
-            shared += seat.contender.busy(now_ns)
-        heapify(shared)
-        for seat in turns.seats if shared else ():
-            if seat is not self:
-                at_ns, variance = shared[0]
-                heapreplace(shared, (at_ns + seat.contender.due_ns(by_ns), variance))
-        return [max(own, other) for own, other in zip(sorted(free), sorted(shared), strict=False)]
+    def served_until(self, now_ns: Nanoseconds) -> int:
+        """Return the executor time that it has had, with that of its calls that run."""
+        return self.served_ns + self._running * now_ns - self._started_ns
 
     def _level(self, now_ns: Nanoseconds) -> None:
         """Let whoever runs nothing, and would run nothing, keep no claim on time gone by."""
         idle = []
         least_ns = self.served_ns
-        for seat in self._turns.seats:
+        for seat in self.turns.seats:
             if seat._running or seat.contender.urgency_ns(now_ns) is not None:
                 least_ns = min(least_ns, seat.served_ns)
             else:
@@ -161,7 +180,7 @@ class Seat:
             seat.served_ns = max(seat.served_ns, least_ns)
 
     def _forget_others(self) -> None:
-        for seat in self._turns.seats:
+        for seat in self.turns.seats:
             if seat is not self:
                 seat.contender.forget()
 
