@@ -122,7 +122,7 @@ def test_a_product_that_would_wrap_is_no_small_number_here(datatype: str, shape:
 
 
 def test_a_sound_tensor_may_be_too_large() -> None:
-    limits = WireLimits(elements=3, items=2, item_bytes=4)
+    limits = WireLimits(elements=3, texts=2, item_bytes=4)
     assert refusal(b"\0" * 4, "INT8", [4], limits).code == "too_many_elements"
     assert refusal(item(b"") * 3, "BYTES", [3], limits).code == "too_many_elements"
     assert refusal(item(b"12345"), "BYTES", [1], limits).code == "malformed_request"

@@ -94,7 +94,7 @@ def _strings(
             f"{name!r}: {_values(elements)} items need 4 bytes each for their lengths alone, and "
             f"it has {end} bytes."
         )
-    check_elements(name, elements, limits.items)
+    check_elements(name, elements, limits.texts)
     blob = bytes(blob)  # a slice of bytes is made four times as fast as one of a view
     items: list[bytes] = []
     place = 0

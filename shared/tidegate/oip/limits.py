@@ -33,8 +33,10 @@ class WireLimits:
     """Values of one binary tensor."""
     request_elements: int = 32 * _MIB
     """Values of all binary tensors of a request."""
-    items: int = _MIB // 4
-    """Items of one binary BYTES tensor: to make them one by one takes about 60 ms, too."""
+    items: int = _MIB
+    """Values of one tensor that are looked at one by one, as those of JSON are."""
+    texts: int = _MIB // 4
+    """Items of one binary BYTES tensor: to make them takes about 60 ms, too."""
     item_bytes: int = 16 * _MIB
     """UTF-8 bytes of one BYTES item."""
     reply_bytes: int = 256 * _MIB
