@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve test check bench peers bench-start bench-oracles bench-scheduler docs-scheduling parts clients lock clean
+.PHONY: help setup demo serve test check bench peers bench-start bench-oracles bench-scheduler bench-switches docs-scheduling parts clients lock clean
 PYTHON ?= python3
 BIN := .venv/bin
 TESTS ?= tests
@@ -28,7 +28,7 @@ test: .venv/.dev ## run the tests; says what it skipped and how to get it (TESTS
 check: .venv/.dev ## all that must hold before a merge: format, lint, types, contracts, tests, wheel
 	@tools/check
 
-bench: .venv/.dev peers ## compare with other servers on the same models (30 min on an idle machine; needs wrk)
+bench: .venv/.dev peers ## compare with other servers on the same models (40 min on an idle machine; needs wrk, h2load)
 	@$(BIN)/python tools/bench-peers
 
 bench-start: .venv/.run ## measure how fast the command and the gateway start
@@ -36,6 +36,9 @@ bench-start: .venv/.run ## measure how fast the command and the gateway start
 
 bench-oracles: .venv/.dev ## hold the simulator to theory and published systems in the long form (30 s)
 	@$(BIN)/pytest -m long tests/simulation
+
+bench-switches: .venv/.dev ## switch versions fifty times under load, and say what it cost callers (1 min)
+	@$(BIN)/pytest -q -s -m long tests/integration/test_model_lifecycle_long.py
 
 bench-scheduler: .venv/.dev ## hold the scheduler to its targets, simulated and live (7 min on an idle machine)
 	@$(BIN)/python tools/bench-scheduler

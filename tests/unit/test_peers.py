@@ -11,13 +11,16 @@ import pytest
 from msgspec.structs import replace
 
 from tests.project import ROOT
+from tidegate.oip.protobuf.v2_pb2 import ModelInferRequest
 from tidegate.oip.request import decode_request
+from tidegate_loadtest.peers import h2load
 from tidegate_loadtest.peers.bare import Bare, rows_per_s_at
 from tidegate_loadtest.peers.judging import judge, rows_of
+from tidegate_loadtest.peers.load import LoadError, Measured
 from tidegate_loadtest.peers.measuring import Plan, Run
 from tidegate_loadtest.peers.servers import SERVERS, Ports, Site
 from tidegate_loadtest.peers.work import SMALL, WIDE, WORKS, Form, Work, request_of
-from tidegate_loadtest.peers.wrk import Measured, WrkError, read
+from tidegate_loadtest.peers.wrk import read
 from tidegate_loadtest.proof.targets import Line
 
 BARE = {
@@ -56,7 +59,7 @@ def test_what_wrk_prints_is_read_and_refusals_are_no_answers() -> None:
     measured = read(f"Running 2s test @ http://127.0.0.1\n{LINE}\n")
     assert (measured.answered_rps, measured.p50_ms, measured.p99_ms) == (100.0, 1.5, 9.0)
     assert measured.errors == 102
-    with pytest.raises(WrkError, match="unable to connect"):
+    with pytest.raises(LoadError, match="unable to connect"):
         read("", "unable to connect to 127.0.0.1:9")
 
 
@@ -102,19 +105,43 @@ def test_errors_at_many_connections_are_counted() -> None:
 
 def test_what_was_not_measured_is_unknown() -> None:
     lines = verdicts([], {})
-    assert len(lines) == 10
+    assert len(lines) == 12
     assert {line.verdict for line in lines.values()} == {"unknown"}
 
 
 @pytest.mark.parametrize("work", [SMALL, WIDE])
 def test_the_same_row_travels_in_every_form(work: Work) -> None:
-    as_json = decode_request(request_of(work, Form.JSON).body).inputs["input"]
+    as_json = decode_request(request_of(work, Form.JSON, model="m").body).inputs["input"]
     np.testing.assert_allclose(as_json, work.row, atol=1e-4)
-    binary = request_of(work, Form.BINARY)
+    binary = request_of(work, Form.BINARY, model="m")
     length = int(binary.headers["Inference-Header-Content-Length"])
     (tensor,) = orjson.loads(binary.body[:length])["inputs"]
     assert tensor["shape"] == [1, work.widths[0]]
-    assert binary.body[length:] == request_of(work, Form.RAW).body == work.row.tobytes()
+    assert binary.body[length:] == request_of(work, Form.RAW, model="m").body == work.row.tobytes()
+
+
+def test_a_row_travels_by_grpc_under_the_name_that_a_server_gives_the_model() -> None:
+    message = ModelInferRequest.FromString(request_of(SMALL, Form.GRPC, model="peer").body)
+    assert message.model_name == "peer"
+    assert list(message.inputs[0].shape) == [1, 30]
+    assert message.raw_input_contents == [SMALL.row.tobytes()]
+
+
+def test_what_h2load_logs_is_read() -> None:
+    log = "1\t200\t1000\n2\t200\t3000\n3\t503\t2000\n4\t-1\t9000\n"
+    measured = h2load.read(log, seconds=2)
+    assert (measured.answered_rps, measured.refused, measured.broken) == (1.0, 1, 1)
+    assert measured.p50_ms == 2.5
+    with pytest.raises(LoadError, match="nothing was answered"):
+        h2load.read("", seconds=2)
+
+
+def test_grpc_is_compared_with_triton_and_with_our_own_http() -> None:
+    runs = [run("tidegate", 300), run("tidegate", 100, form=Form.GRPC)]
+    lines = verdicts([*runs, run("triton", 200, form=Form.GRPC)])
+    line = lines["small", "answers/s of Triton's gRPC, 32 connections"]
+    assert line.figure == 0.5
+    assert line.note == "no target; by JSON over HTTP Tidegate answers 3.0 times as many"
 
 
 def test_every_server_has_its_script_and_its_environment_is_installed_by_tools_parts() -> None:
@@ -122,7 +149,7 @@ def test_every_server_has_its_script_and_its_environment_is_installed_by_tools_p
     environments = {server.environment for server in SERVERS.values()} - {None}
     assert environments == set(pinned)
     for server in SERVERS.values():
-        command = server.command(SITE, SMALL, Ports(public=1, admin=2))
+        command = server.command(SITE, SMALL, Ports(public=1, admin=2, grpc=3))
         scripts = [Path(part) for part in command if part.startswith(str(SITE.scripts))]
         assert all(script.exists() for script in scripts)
 

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Puts a repository and a backend together out of the wheel, in the working directory, and starts the server on them.
-# Needs MODEL, PORT, SITE_PACKAGES (of the wheel's environment) and PEERS (the folder above this one).
+# Needs MODEL, PORT, GRPC_PORT, SITE_PACKAGES (of the wheel's environment) and PEERS (the folder above this one).
 set -eu
 export WHEEL_LIBRARIES="$SITE_PACKAGES/nvidia_pytriton.libs"
 wheel=$SITE_PACKAGES/pytriton/tritonserver
@@ -14,4 +14,5 @@ chmod +x backends/python/triton_python_backend_stub
 cp "$PEERS/triton/config.pbtxt" models/peer/
 cp "$PEERS/triton/model.py" models/peer/1/
 exec "$wheel/bin/tritonserver" --model-repository models --backend-directory backends \
-    --http-address 127.0.0.1 --http-port "$PORT" --allow-grpc false --allow-metrics false --log-info false
+    --http-address 127.0.0.1 --http-port "$PORT" \
+    --grpc-address 127.0.0.1 --grpc-port "$GRPC_PORT" --allow-metrics false --log-info false

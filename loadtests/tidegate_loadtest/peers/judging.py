@@ -81,6 +81,7 @@ def judge(rows: Sequence[Row], bare: Mapping[str, Sequence[Bare]]) -> Sequence[L
     lines += [_against_peers(rows, WIDE.name, c, _WIDE_RATIO) for c in _SMALL_RATIOS]
     lines += [_against_bare(rows, bare, c) for c in _SMALL_RATIOS]
     lines += _added(rows, bare)
+    lines += [_grpc(rows, c) for c in _SMALL_RATIOS]
     return [*lines, *(_errors(rows, model) for model in (SMALL.name, WIDE.name))]
 
 
@@ -118,6 +119,24 @@ def _against_bare(
         note = f"at {ours.batch_rows:.1f} rows a call the session alone does {bare_rps:,.0f}/s"
     what = f"share of the bare session's rows/s, {connections} connections"
     return Line(where=WIDE.name, what=what, figure=figure, low=_BARE_SHARE, unit="%", note=note)
+
+
+def _grpc(rows: Sequence[Row], connections: int) -> Line:
+    """Compare with the only other server here that speaks it; there is no target, but advice."""
+    rates = {
+        (row.server, row.form): row.rps
+        for row in rows
+        if (row.model, row.connections) == (SMALL.name, connections)
+    }
+    ours, theirs = rates.get((OURS, Form.GRPC)), rates.get(("triton", Form.GRPC))
+    over_http = rates.get((OURS, Form.JSON))
+    times = f"{over_http / ours:.1f} times as many" if ours and over_http else "-"
+    return Line(
+        where=SMALL.name,
+        what=f"answers/s of Triton's gRPC, {connections} connections",
+        figure=ours / theirs if ours and theirs else None,
+        note=f"no target; by JSON over HTTP Tidegate answers {times}",
+    )
 
 
 def _added(rows: Sequence[Row], bare: Mapping[str, Sequence[Bare]]) -> Sequence[Line]:

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import msgspec
 
+from tidegate_loadtest.peers import h2load, wrk
+from tidegate_loadtest.peers.load import LoadError, Measured
 from tidegate_loadtest.peers.servers import Running, Server, ServerError, Site, running
 from tidegate_loadtest.peers.work import Form, Work
-from tidegate_loadtest.peers.wrk import Measured, WrkError, drive
 from tidegate_loadtest.proof.gateway import Metrics, scrape
 
 Say = Callable[[str], None]
@@ -55,25 +56,18 @@ def measure(plan: Plan, site: Site, say: Say) -> Iterator[Run]:
                 with tempfile.TemporaryDirectory(prefix=f"peer-{server.name}-") as folder:
                     try:
                         with running(server, site, work, Path(folder)) as found:
-                            yield from _drive(plan, site, found, number, Path(folder))
-                    except (ServerError, WrkError, OSError) as error:
+                            yield from _drive(plan, site, found, number)
+                    except (ServerError, LoadError, OSError) as error:
                         say(f"left out: {server.name}, {work.name}: {error}")
 
 
-def _drive(plan: Plan, site: Site, found: Running, number: int, folder: Path) -> Iterator[Run]:
+def _drive(plan: Plan, site: Site, found: Running, number: int) -> Iterator[Run]:
     for form in plan.forms:
         if form not in found.server.forms:
             continue
         for connections in plan.connections:
             with _batches(found) as mean_rows:
-                measured = drive(
-                    found,
-                    form,
-                    connections=connections,
-                    seconds=plan.seconds,
-                    script=site.scripts / "post.lua",
-                    folder=folder,
-                )
+                measured = _load(plan, site, found, form, connections)
             yield Run(
                 server=found.server.name,
                 model=found.work.name,
@@ -83,6 +77,13 @@ def _drive(plan: Plan, site: Site, found: Running, number: int, folder: Path) ->
                 measured=measured,
                 batch_rows=mean_rows(),
             )
+
+
+def _load(plan: Plan, site: Site, found: Running, form: Form, connections: int) -> Measured:
+    if form is Form.GRPC:
+        return h2load.drive(found, connections=connections, seconds=plan.seconds)
+    script = site.scripts / "post.lua"
+    return wrk.drive(found, form, connections=connections, seconds=plan.seconds, script=script)
 
 
 @contextmanager

@@ -51,10 +51,11 @@ class Site:
 
 
 class Ports(NamedTuple):
-    """Two free ones; only Tidegate has a use for the second."""
+    """Free ones; only Tidegate has a use for the second, and few for the third."""
 
     public: int
     admin: int
+    grpc: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +67,8 @@ class Server:
     """Its folder under ``Site.environments``; ``None``: this process's own."""
     command: "Command"
     path: str = "/"
+    model: str = "{model}"
+    """What it calls the model."""
     forms: Mapping[Form, Form] = field(default_factory=lambda: {Form.JSON: Form.JSON})
     """What it can be asked in, as people call it, and how that is written for it."""
 
@@ -89,7 +92,8 @@ def _tidegate(http: str) -> Command:
         return [
             *(sys.executable, "-m", "tidegate", "serve", "--store", str(store)),
             *("--model", work.name, "--server", http, "--slo-ms", str(site.slo_ms)),
-            *("--port", str(ports.public), "--admin-port", str(ports.admin), "--grpc-port", "0"),
+            *("--port", str(ports.public), "--admin-port", str(ports.admin)),
+            *("--grpc-port", str(ports.grpc)),
         ]
 
     return command
@@ -113,7 +117,8 @@ def _triton(site: Site, work: Work, ports: Ports) -> Sequence[str]:
     return ["sh", str(site.scripts / "triton/start.sh")]
 
 
-_BOTH: Final = {Form.JSON: Form.JSON, Form.BINARY: Form.BINARY}
+_HTTP: Final = {Form.JSON: Form.JSON, Form.BINARY: Form.BINARY}
+_ALL: Final = _HTTP | {Form.GRPC: Form.GRPC}
 SERVERS: Final = {
     server.name: server
     for server in (
@@ -121,13 +126,13 @@ SERVERS: Final = {
             name="tidegate",
             command=_tidegate("granian"),
             path="/v2/models/{model}/infer",
-            forms=_BOTH,
+            forms=_ALL,
         ),
         Server(
             name="tidegate-uvicorn",
             command=_tidegate("uvicorn"),
             path="/v2/models/{model}/infer",
-            forms=_BOTH,
+            forms=_HTTP,
         ),
         Server(
             name="mosec",
@@ -141,7 +146,8 @@ SERVERS: Final = {
             environment="triton",
             command=_triton,
             path="/v2/models/peer/infer",
-            forms=_BOTH,
+            model="peer",
+            forms=_ALL,
         ),
         Server(
             name="litserve",
@@ -164,15 +170,23 @@ class Running:
     server: Server
     work: Work
     ports: Ports
+    folder: Path
+    """Of its own, and removed with it."""
 
     @property
     def url(self) -> str:
         """Where a prediction is asked for."""
-        return f"http://{HOST}:{self.ports.public}{self.server.path.format(model=self.work.name)}"
+        return f"http://{HOST}:{self.ports.public}{self.path}"
+
+    @property
+    def path(self) -> str:
+        """Without host and port."""
+        return self.server.path.format(model=self.work.name)
 
     def request(self, form: Form) -> Request:
         """Write a request as this server reads it."""
-        return request_of(self.work, self.server.forms[form])
+        model = self.server.model.format(model=self.work.name)
+        return request_of(self.work, self.server.forms[form], model=model)
 
     def ask(self, form: Form) -> tuple[int, bytes]:
         """Ask once; the status and the body.
@@ -183,8 +197,7 @@ class Running:
         request = self.request(form)
         connection = HTTPConnection(HOST, self.ports.public, timeout=_ANSWER_WITHIN_S)
         try:
-            path = self.server.path.format(model=self.work.name)
-            connection.request("POST", path, request.body, dict(request.headers))
+            connection.request("POST", self.path, request.body, dict(request.headers))
             reply = connection.getresponse()
             return reply.status, reply.read()
         finally:
@@ -198,7 +211,7 @@ def running(server: Server, site: Site, work: Work, folder: Path) -> Iterator[Ru
     Raises:
         ServerError: It ended, or did not answer in time.
     """
-    ports = Ports(*free_ports(2))
+    ports = Ports(*free_ports(3))
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / "server.log"
     with log.open("wb") as written:
@@ -212,7 +225,7 @@ def running(server: Server, site: Site, work: Work, folder: Path) -> Iterator[Ru
             start_new_session=True,
         )
     try:
-        found = Running(server=server, work=work, ports=ports)
+        found = Running(server=server, work=work, ports=ports, folder=folder)
         _wait_until_ready(found, process, log)
         yield found
     finally:
@@ -223,6 +236,7 @@ def _environment(server: Server, site: Site, work: Work, ports: Ports) -> Mappin
     added = {
         "MODEL": str(model_file(site.models, work)),
         "PORT": str(ports.public),
+        "GRPC_PORT": str(ports.grpc),
         "PEERS": str(site.scripts),
         "OMP_NUM_THREADS": "1",
         "DO_NOT_TRACK": "1",

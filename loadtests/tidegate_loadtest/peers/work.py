@@ -17,6 +17,7 @@ from tidegate.artifacts.store import ArtifactStore
 from tidegate.clock.system import SystemClock
 from tidegate.ids import Alias, ModelName
 from tidegate.objects.local import LocalObjectStore
+from tidegate.oip.protobuf.v2_pb2 import ModelInferRequest
 from tidegate.publishing.publish import Candidate, publish
 
 _OPSET: Final = 17
@@ -32,6 +33,8 @@ class Form(StrEnum):
     """The binary tensor extension of the Open Inference Protocol."""
     RAW = "raw"
     """The row's bytes and nothing else."""
+    GRPC = "grpc"
+    """``ModelInfer`` with raw contents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +66,11 @@ class Request:
     headers: Mapping[str, str]
 
 
-def request_of(work: Work, form: Form) -> Request:
-    """Write the request of one row."""
+def request_of(work: Work, form: Form, *, model: str) -> Request:
+    """Write the request of one row; ``model`` is its name where that stands in the body."""
     row = work.row
+    if form is Form.GRPC:
+        return Request(_message(model, row), {})
     if form is Form.RAW:
         return Request(row.tobytes(), {"Content-Type": "application/octet-stream"})
     tensor: dict[str, object] = {"name": "input", "shape": list(row.shape), "datatype": "FP32"}
@@ -80,6 +85,12 @@ def request_of(work: Work, form: Form) -> Request:
         "Inference-Header-Content-Length": str(len(head)),
     }
     return Request(head + row.tobytes(), headers)
+
+
+def _message(model: str, row: npt.NDArray[np.float32]) -> bytes:
+    request = ModelInferRequest(model_name=model, raw_input_contents=[row.tobytes()])
+    request.inputs.add(name="input", datatype="FP32", shape=row.shape)
+    return request.SerializeToString()
 
 
 def make_models(folder: Path) -> Path:
