@@ -42,6 +42,11 @@ class Access:
         self._ring = ring
         self._anonymous = anonymous
 
+    @property
+    def asks(self) -> bool:
+        """Whether anybody is asked for a key, so that looking for one is worth its time."""
+        return self._ring is not None
+
     def authorize(
         self, authorization: str | None, scope: Scope | None, model: str | None = None
     ) -> Principal:

@@ -60,7 +60,7 @@ class HttpQuestion:
 
     def principal(self) -> Principal:
         """Look at the key that came with it."""
-        shown = self._exchange.header("authorization")
+        shown = self._exchange.header("authorization") if self._access.asks else None
         return self._access.authorize(shown, self._scope, self.model)
 
     def deadline(self) -> Deadline | None:
