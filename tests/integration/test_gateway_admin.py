@@ -3,6 +3,7 @@
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -82,6 +83,17 @@ async def test_the_documentation_needs_no_network(echo: Model) -> None:
     assert sorted(set(links)) == ["/metrics", "/openapi.json"]
     assert "echo@1" in page.text
     assert f"curl {PUBLIC}/v1/models/echo:predict" in page.text
+
+
+async def test_the_documentation_says_which_versions_come_and_which_failed(echo: Model) -> None:
+    async with serving(echo) as (edge, _, operator):
+        now = edge.catalogue.offer("echo")
+        edge.catalogue.show(
+            "echo", replace(now, coming=frozenset({2}), failed={3: "digest_mismatch"})
+        )
+        page = (await operator.get("/docs")).text
+    assert "echo@2 is being loaded." in page
+    assert "echo@3 cannot be loaded (digest_mismatch)" in page
 
 
 async def test_the_openapi_document_describes_every_public_route(echo: Model) -> None:

@@ -232,6 +232,11 @@ class Catalogue:
         """The models that answer, in the order in which they were asked for."""
         return [name for name, offer in self._offers.items() if offer.versions]
 
+    @property
+    def offers(self) -> Mapping[str, Offer]:
+        """All there is, by model, also of those that do not answer yet; to be read only."""
+        return self._offers
+
     def offer(self, name: str) -> Offer:
         """Return all there is of a model; an empty one if it is not known here."""
         return self._offers.get(name, _NO_OFFER)

@@ -10,7 +10,7 @@ from html import escape
 from typing import Any, Final
 
 from tidegate_realtime.api.examples import example_request
-from tidegate_realtime.api.served import Catalogue, ServedVersion
+from tidegate_realtime.api.served import Catalogue, Offer, ServedVersion
 
 _STYLE: Final = """
 body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;
@@ -35,6 +35,7 @@ def render_docs(document: Mapping[str, Any], catalogue: Catalogue, *, public_url
         public_url: Where the examples go.
     """
     models = "".join(_model(served, public_url) for served in catalogue.versions)
+    models += "".join(_newcomers(name, offer) for name, offer in catalogue.offers.items())
     routes = "".join(_routes(document))
     schemas = "".join(_schemas(document["components"]["schemas"]))
     return (
@@ -58,6 +59,16 @@ def _model(served: ServedVersion, public_url: str) -> str:
         f"<p><code>{escape(str(served.model.signature))}</code></p>"
         f"<pre>{escape(example_request(served, public_url=public_url))}</pre>"
     )
+
+
+def _newcomers(name: str, offer: Offer) -> str:
+    """Say what is on its way, and what failed; the reason is in ``/admin/v1/models``."""
+    lines = [f"{name}@{version} is being loaded." for version in sorted(offer.coming)]
+    lines += [
+        f"{name}@{version} cannot be loaded ({code}); /admin/v1/models/{name} says why."
+        for version, code in sorted(offer.failed.items())
+    ]
+    return "".join(f"<p>{escape(line)}</p>" for line in lines)
 
 
 def _routes(document: Mapping[str, Any]) -> Iterator[str]:
