@@ -36,7 +36,8 @@ def drive(found: Running, *, connections: int, seconds: int) -> Measured:
     command = [
         *(find("h2load"), "--threads", "1", "--clients", str(connections)),
         *("--max-concurrent-streams", "1", "--duration", str(seconds)),
-        *("--header", "content-type: application/grpc", "--header", "te: trailers"),
+        *("--header", "content-type: application/grpc"),
+        *("--header", "te: trailers"),  # codespell:ignore te
         *("--data", str(body), "--log-file", str(log)),
         f"http://{HOST}:{found.ports.grpc}{_METHOD}",
     ]
