@@ -1,5 +1,6 @@
 """What a gRPC call must not send: each is refused in a sentence, and executes nothing."""
 
+import gc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from tests.fixtures import edges, onnx_models
 from tests.fixtures.grpc_calls import TWO_ROWS, begin, refused, rows_request, serving
 from tidegate.inference.model import Model
 from tidegate.oip.protobuf import v2_pb2 as v2
+from tidegate_realtime.api.grpc.question import GrpcQuestion
 
 
 @pytest.fixture
@@ -164,3 +166,18 @@ async def test_details_say_what_was_expected_and_found(echo: Model) -> None:
             "expected": "shape [-1, 2]",
             "found": "shape [2, 1]",
         }
+
+
+@pytest.mark.field_fault("S-61")
+async def test_nothing_of_a_refused_message_waits_for_the_collector(echo: Model) -> None:
+    """The library's ``abort`` keeps it all: a burst of refusals held 600 MiB."""
+    async with serving(echo) as (_, channel):
+        gc.collect()
+        gc.disable()
+        try:
+            for request in (rows_request(TWO_ROWS[:, :1]), rows_request(outputs={"none": {}})):
+                assert (await refused(begin(channel, "ModelInfer", request))).code
+            kept = [each for each in gc.get_objects() if isinstance(each, GrpcQuestion)]
+        finally:
+            gc.enable()
+        assert kept == []

@@ -1,15 +1,11 @@
 """A call without a channel: what came with it, and how it was ended."""
 
 from dataclasses import dataclass, field
-from typing import NoReturn, cast
+from typing import cast
 
 import grpc
 
 from tidegate_realtime.api.grpc.calls import Context
-
-
-class AbortedError(Exception):
-    """Ends the handler, as the library's own does."""
 
 
 @dataclass
@@ -36,11 +32,11 @@ class FakeContext:
         assert self.initial is None, "sent twice"
         self.initial = metadata
 
-    async def abort(
-        self,
-        code: grpc.StatusCode,
-        details: str = "",
-        trailing_metadata: tuple[tuple[str, str | bytes], ...] = (),
-    ) -> NoReturn:
-        self.status, self.sentence, self.trailing = code, details, dict(trailing_metadata)
-        raise AbortedError
+    def set_code(self, code: grpc.StatusCode) -> None:
+        self.status = code
+
+    def set_details(self, details: str) -> None:
+        self.sentence = details
+
+    def set_trailing_metadata(self, metadata: tuple[tuple[str, str | bytes], ...]) -> None:
+        self.trailing = dict(metadata)

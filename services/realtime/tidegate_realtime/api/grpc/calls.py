@@ -1,6 +1,6 @@
 """One call as its handler sees it: what it says of itself, and how it is refused."""
 
-from typing import Any, Final, NoReturn, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import grpc
 import orjson
@@ -59,8 +59,13 @@ class Call:
         """Say in the initial metadata who answers."""
         await self._context.send_initial_metadata((*headers, (REQUEST_ID, request_id)))
 
-    async def refuse(self, problem: Problem, *, request_id: str) -> NoReturn:
-        """End the call: the sentence is its details, trailing metadata is for programs."""
+    def refuse(self, problem: Problem, *, request_id: str) -> bytes:
+        """Say how the call ends, and return what its handler is to return then.
+
+        The sentence is the details of its status, trailing metadata is for programs. Not by
+        ``abort``: the library keeps the exception that it raises, and with it the handler's frame
+        and the whole message, until the collector comes.
+        """
         details = dict(problem.details)
         trailing: list[tuple[str, str | bytes]] = [
             ("tidegate-code", problem.code),
@@ -71,7 +76,10 @@ class Call:
             trailing.append(("grpc-retry-pushback-ms", str(after_ms)))
         trailing.append(("tidegate-details-bin", orjson.dumps(details)))
         code = grpc.StatusCode[GRPC_BY_STATUS[problem.status]]
-        await self._context.abort(code, problem.message, tuple(trailing))
+        self._context.set_code(code)
+        self._context.set_details(problem.message)
+        self._context.set_trailing_metadata(tuple(trailing))
+        return b""
 
 
 def parse(raw: bytes, kind: type[_M]) -> _M:

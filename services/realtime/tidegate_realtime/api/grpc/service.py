@@ -6,7 +6,7 @@ Every other method of the service, streams and repository control among them, is
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Final, NoReturn, TypeAlias
+from typing import Final, TypeAlias
 
 import grpc
 
@@ -56,14 +56,14 @@ class InferenceService:
         try:
             question = GrpcQuestion(raw, call, access=self._access, bodies=self._bodies)
         except TidegateError as error:
-            await self._refuse(call, Problem.of_error(error))
+            return self._refuse(call, Problem.of_error(error))
         try:
             scored = await self._scorer.score(question)
         finally:
             question.let_go()
         answer = scored.ending.answer
         if isinstance(answer, Problem):
-            await call.refuse(answer, request_id=scored.request_id)
+            return call.refuse(answer, request_id=scored.request_id)
         assert scored.served is not None, "only a served version answers"
         await call.announce(scored.served.headers, request_id=scored.request_id)
         return answer
@@ -71,18 +71,18 @@ class InferenceService:
     async def _look_up(self, lookup: Lookup, raw: bytes, context: Context) -> bytes:
         call = Call(context, began_at_ns=self._clock.now_ns())
         try:
-            found = self._looked_up(lookup, raw, call)
+            return self._looked_up(lookup, raw, call)
         except TidegateError as error:
-            await self._refuse(call, Problem.of_error(error))
+            problem = Problem.of_error(error)
         except Exception as error:  # a bug of ours, which must not become the caller's stack trace
             self._bugs.report(error, request_id="")
-            await self._refuse(call, Problem.of_bug())
-        return found
+            problem = Problem.of_bug()
+        return self._refuse(call, problem)
 
     def _looked_up(self, lookup: Lookup, raw: bytes, call: Call) -> bytes:
         route = lookup.route(parse(raw, lookup.request))
         self._access.authorize(call.header(AUTHORIZATION), SCOPES[route.action], route.model)
         return lookup.write(self._lookups.answer(route).body)
 
-    async def _refuse(self, call: Call, problem: Problem) -> NoReturn:
-        await call.refuse(problem, request_id=self._ids.choose(call.header(REQUEST_ID)))
+    def _refuse(self, call: Call, problem: Problem) -> bytes:
+        return call.refuse(problem, request_id=self._ids.choose(call.header(REQUEST_ID)))
