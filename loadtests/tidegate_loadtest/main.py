@@ -20,6 +20,21 @@ if TYPE_CHECKING:
     from tidegate_loadtest.simulate.running import Experiment, Run
     from tidegate_realtime.core.request import Request
 
+COLUMNS: Final[Mapping[str, Callable[["SimulationResult"], str]]] = {
+    "policy": lambda result: result.policy,
+    "offered/s": lambda result: f"{result.offered_rps:.1f}",
+    "goodput/s": lambda result: f"{result.goodput_rps:.1f}",
+    "rejected": lambda result: _share(result.rejected, result.arrived),
+    "missed": lambda result: f"{result.missed_ratio:.2%}",
+    "failed": lambda result: _share(result.failed, result.arrived),
+    "p50_ms": lambda result: _decimals(result.p50_ms),
+    "p99_ms": lambda result: _decimals(result.p99_ms),
+    "rows": lambda result: _decimals(result.mean_batch_rows),
+    "used": lambda result: f"{result.utilisation:.0%}",
+}
+"""What a line of the table says of a run."""
+_LARGE: Final = 1_000
+"""From here on nobody reads decimals."""
 PROGRESS_STEP: Final = 8_192
 """Requests between two looks at the bar: some twenty a second."""
 
@@ -259,19 +274,3 @@ def _decimals(value: float | None) -> str:
     if value is None:
         return "-"
     return f"{value:.2f}" if value < _LARGE else f"{value:.0f}"
-
-
-_LARGE: Final = 1_000
-"""From here on nobody reads decimals."""
-COLUMNS: Final[Mapping[str, Callable[["SimulationResult"], str]]] = {
-    "policy": lambda result: result.policy,
-    "offered/s": lambda result: f"{result.offered_rps:.1f}",
-    "goodput/s": lambda result: f"{result.goodput_rps:.1f}",
-    "rejected": lambda result: _share(result.rejected, result.arrived),
-    "missed": lambda result: f"{result.missed_ratio:.2%}",
-    "failed": lambda result: _share(result.failed, result.arrived),
-    "p50_ms": lambda result: _decimals(result.p50_ms),
-    "p99_ms": lambda result: _decimals(result.p99_ms),
-    "rows": lambda result: _decimals(result.mean_batch_rows),
-    "used": lambda result: f"{result.utilisation:.0%}",
-}
