@@ -30,7 +30,9 @@ async def burst(edge: Edge, tasks: asyncio.TaskGroup) -> list[asyncio.Task[Reply
 
 
 @pytest.mark.field_fault("S-38")
-async def test_what_nobody_could_answer_is_refused_unread_and_counted(echo: Model) -> None:
+async def test_what_nobody_could_answer_is_refused_unread_and_counted(
+    echo: Model, capsys: pytest.CaptureFixture[str]
+) -> None:
     async with serving(echo) as (edge, _):
         async with asyncio.TaskGroup() as tasks:
             asking = await burst(edge, tasks)
@@ -45,6 +47,10 @@ async def test_what_nobody_could_answer_is_refused_unread_and_counted(echo: Mode
         refused = sum(task.result().status == 503 for task in asking)
         statistics = edge.catalogue.versions[0].driver.statistics()
         assert statistics.rejected_by_code["deadline_unreachable"] == refused + 1
+        assert statistics.refused_unread >= 1
+    log = capsys.readouterr().err  # the driver has compared what arrived with what ended
+    assert "model_closed" in log
+    assert "totals_differ" not in log
 
 
 async def test_a_body_that_may_name_a_wish_is_read(echo: Model) -> None:

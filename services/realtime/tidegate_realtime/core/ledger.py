@@ -102,6 +102,7 @@ class Ledger:
         counts = self.counts
         return BatcherStatistics(
             arrived=self.arrived,
+            arrived_rows=self.arrived_rows,
             standby=counts[State.STANDBY],
             held=self.held,
             held_in_vain=self.held_in_vain,

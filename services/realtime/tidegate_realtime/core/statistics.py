@@ -41,6 +41,8 @@ class BatcherStatistics:
     """
 
     arrived: int
+    arrived_rows: int
+    """Of those; of what was refused unread, as many as is usual."""
     standby: int
     """Requests that are promised no place and not refused yet."""
     waiting: int

@@ -138,6 +138,11 @@ class BatchDriver:
         return self._batcher.pace
 
     @property
+    def shared(self) -> SharedExecutors | None:
+        """The executors that other models use too; ``None``: they are its own."""
+        return self._shared
+
+    @property
     def latency_model(self) -> LatencyModel | None:
         """What was learned of execution times; ``None`` without a promise. To be read only."""
         return self._model
@@ -199,6 +204,7 @@ class BatchDriver:
             return None
         (reject,) = commands
         assert isinstance(reject, Reject)
+        self._settled += 1
         return Rejected.of(reject, self.limits, model=self._name)
 
     def submit(
