@@ -97,7 +97,9 @@ class Asker:
         try:
             reply = await begin(self._channel, "ModelInfer", request)
         except grpc.aio.AioRpcError as error:
-            raise RefusedError(dict(error.trailing_metadata() or ())["tidegate-code"]) from error
+            raise RefusedError(
+                dict(tuple(error.trailing_metadata() or ()))["tidegate-code"]
+            ) from error
         assert bool(reply.raw_output_contents) is raw
         return output_arrays(reply)["y"]
 
