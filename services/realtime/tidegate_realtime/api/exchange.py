@@ -21,7 +21,6 @@ class Exchange:
 
     __slots__ = (
         "_body_is_read",
-        "_held_bytes",
         "_on_departure",
         "_overdue",
         "_reader",
@@ -30,6 +29,7 @@ class Exchange:
         "came_bytes",
         "departed",
         "encoding",
+        "held_bytes",
         "length_bytes",
         "method",
         "path",
@@ -51,7 +51,8 @@ class Exchange:
         """The most of the body that can have come."""
         self.bodies: HeldBodies | None = None
         """Counts what all requests hold."""
-        self._held_bytes = 0
+        self.held_bytes = 0
+        """What is counted there for this one."""
         self._body_is_read = False
         self._on_departure: Callable[[], None] | None = None
         self._reader: asyncio.Task[object] | None = None
@@ -92,14 +93,8 @@ class Exchange:
         finally:
             self._end_reading(complete=complete)
         if self.encoding is not None:
-            return await inflate(body, self.encoding, limit_bytes=limit_bytes, hold=self._hold)
+            return await inflate(body, self.encoding, limit_bytes=limit_bytes, hold=self._take)
         return body
-
-    def release(self) -> None:
-        """Hold nothing of the body any more."""
-        if self.bodies is not None:
-            self.bodies.give_back(self._held_bytes)
-        self._held_bytes = 0
 
     def _take(self, number_of_bytes: int) -> None:
         """Note that so much of the body has come, or may come in one piece.
@@ -107,13 +102,10 @@ class Exchange:
         Raises:
             BodiesHeldError: All requests together hold too much.
         """
-        self._hold(number_of_bytes)
-        self.came_bytes += number_of_bytes
-
-    def _hold(self, number_of_bytes: int) -> None:
         if self.bodies is not None:
             self.bodies.take(number_of_bytes)
-            self._held_bytes += number_of_bytes
+            self.held_bytes += number_of_bytes
+        self.came_bytes += number_of_bytes
 
     def watch(self, tasks: asyncio.TaskGroup) -> None:
         """Begin to learn whether the caller leaves; called once, and only for a slow request."""

@@ -61,7 +61,9 @@ class Sweeper:
 
     def remove(self, exchange: Exchange) -> None:
         """Let go of a request that has ended, and of its body."""
-        exchange.release()
+        if exchange.held_bytes:
+            self.bodies.give_back(exchange.held_bytes)
+            exchange.held_bytes = 0
         if exchange in self._young:
             del self._young[exchange]
         elif exchange in self._watched:
