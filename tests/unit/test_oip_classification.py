@@ -35,7 +35,7 @@ def test_each_row_has_its_own_order_and_the_labels_of_the_model() -> None:
 
 
 def test_a_value_keeps_the_digits_that_name_it() -> None:
-    assert ranked([[1e-8, 0.1, 16777216]], 3) == [["1.6777216e+07:2", "0.1:1", "1e-08:0"]]
+    assert ranked([[1e-8, 0.1, 16777216]], 3) == [["16777216.0:2", "0.1:1", "1e-8:0"]]
 
 
 def test_fewer_values_than_classes_are_all_of_them() -> None:
@@ -77,4 +77,6 @@ def test_a_datatype_without_order_is_refused_and_so_are_too_many_strings() -> No
         check_classified("p", "BYTES")
     assert caught.value.code == "unsupported_parameter"
     with pytest.raises(RequestRejectedError, match="4 values in 'p'"):
-        ranked([[1, 2], [3, 4]], 10**9, limits=WireLimits(items=3))
+        ranked([[1, 2], [3, 4]], 10**9, limits=WireLimits(texts=3))
+    with pytest.raises(RequestRejectedError, match="4 values in 'p'"):
+        ranked([[1, 2], [3, 4]], 1, limits=WireLimits(items=3))
