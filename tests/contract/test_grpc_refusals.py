@@ -1,5 +1,6 @@
 """What a gRPC call must not send: each is refused in a sentence, and executes nothing."""
 
+import asyncio
 import gc
 from collections.abc import Callable
 from pathlib import Path
@@ -9,10 +10,12 @@ import pytest
 
 from tests.fakes.backends import FakeBackend
 from tests.fixtures import edges, onnx_models
-from tests.fixtures.grpc_calls import TWO_ROWS, begin, refused, rows_request, serving
+from tests.fixtures.grpc_calls import TWO_ROWS, begin, listening, refused, rows_request, serving
 from tidegate.inference.model import Model
 from tidegate.oip.protobuf import v2_pb2 as v2
+from tidegate_realtime.api.bodies import HELD_LIMIT_BYTES
 from tidegate_realtime.api.grpc.question import GrpcQuestion
+from tidegate_realtime.api.guards import HEADER_LIMIT_S
 
 
 @pytest.fixture
@@ -181,3 +184,26 @@ async def test_nothing_of_a_refused_message_waits_for_the_collector(echo: Model)
         finally:
             gc.enable()
         assert kept == []
+
+
+async def test_messages_are_counted_among_the_bodies_that_the_process_holds(echo: Model) -> None:
+    async with serving(echo) as (edge, channel):
+        edge.sweeper.bodies.take(HELD_LIMIT_BYTES)
+        refusal = await refused(begin(channel, "ModelInfer", rows_request()))
+        assert (refusal.status, refusal.code) == (grpc.StatusCode.UNAVAILABLE, "queue_full")
+        assert "grpc-retry-pushback-ms" in refusal.trailing
+        edge.sweeper.bodies.give_back(HELD_LIMIT_BYTES)
+        await begin(channel, "ModelInfer", rows_request())
+
+
+async def test_connections_that_speak_no_grpc_are_closed(echo: Model) -> None:
+    async def until_closed(port: int, said: bytes) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(said)
+        async with asyncio.timeout(HEADER_LIMIT_S * 3):
+            await reader.read()
+        writer.close()
+
+    async with serving(echo) as (edge, _), listening(edge) as server:
+        said = (b"", b"PRI * HT", b"GET / HTTP/1.1\r\n\r\n")
+        await asyncio.gather(*(until_closed(server.port, each) for each in said))

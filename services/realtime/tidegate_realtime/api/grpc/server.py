@@ -6,6 +6,7 @@ from typing import Final
 import grpc
 
 from tidegate.errors import SettingError
+from tidegate_realtime.api.guards import HEADER_LIMIT_S
 from tidegate_realtime.api.servers.tls import Tls
 
 REQUEST_LIMIT_BYTES: Final = 64 << 20
@@ -16,6 +17,7 @@ OPTIONS: Final = (
     ("grpc.max_receive_message_length", REQUEST_LIMIT_BYTES),
     ("grpc.max_send_message_length", REPLY_LIMIT_BYTES),
     ("grpc.max_concurrent_streams", STREAMS_LIMIT),
+    ("grpc.server_handshake_timeout_ms", int(HEADER_LIMIT_S * 1000)),
     ("grpc.so_reuseport", 0),  # else a second gateway would take part of the calls, without a word
 )
 
