@@ -136,6 +136,7 @@ class AnythingGoesWrong(RuleBasedStateMachine):
         model.obey(commands)
         if self.turns is None:
             return
+        assert self.turns.is_open or self.turns.next_seat(self.now) is None, "forgotten"
         while (seat := self.turns.next_seat(self.now)) is not None:
             idle, other = self.turns.idle, self.by_seat[seat]
             other.obey(other.batcher.on_tick(self.now))

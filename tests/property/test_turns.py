@@ -58,12 +58,14 @@ def test_nobody_who_has_a_batch_waits_for_ever(
 ) -> None:
     turns = Turns(1)
     waiting = [Model(urgency, ms_to_ns(call_ms)) for urgency, call_ms in models]
-    seats = {turns.join(model): model for model in waiting}
+    seats = {turns.join(model, executors=1): model for model in waiting}
     pausing = {step: place % len(waiting) for place, step in pauses}
     now = NOW
     for step in range(120):
         if step in pausing:
             waiting[pausing[step]].has_work ^= True
+        if step and not turns.is_open:
+            assert turns.next_seat(now) is None or step in pausing  # nobody is forgotten
         seat = turns.next_seat(now)
         if seat is None:
             assert not any(model.has_work for model in waiting)

@@ -139,4 +139,32 @@ def test_who_leaves_is_asked_no_more() -> None:
     assert other.seat is not None
     turns.leave(other.seat)
     assert turns.seats == [core.seat]
-    assert turns.join(other.seat.contender).served_ns == 0
+    assert turns.join(other.seat.contender, executors=1).served_ns == 0
+
+
+def test_time_that_one_had_while_there_was_enough_for_all_is_not_held_against_it() -> None:
+    turns = Turns(1)
+    busy = build(turns)
+    (batch,) = started(busy.on_arrival(Request(1, (), NOW, ms_to_ns(100)), NOW))
+    busy.on_batch_end(batch, ms_to_ns(90))
+    for number in range(100):
+        now = Nanoseconds(NS_PER_MS * 1_000 * (1 + number))
+        (batch,) = started(busy.on_arrival(request_at(now), now))
+        busy.on_batch_end(batch, Nanoseconds(now + ms_to_ns(90)))
+    other = build(turns)
+    assert busy.seat is not None
+    assert other.seat is not None
+    assert busy.seat.served_ns == other.seat.served_ns
+
+
+def request_at(now: Nanoseconds) -> Request:
+    return Request(1, (), now, Nanoseconds(now + ms_to_ns(100)))
+
+
+def test_as_many_executors_as_models_are_nobodys_concern() -> None:
+    turns = Turns(2)
+    core, other = build(turns, row_ms=4), build(turns, row_ms=4)
+    for _ in range(9):
+        arrive(other, 50)
+    assert arrive(core, 10).state is State.RUNNING  # which is as little as it takes
+    assert not turns.is_open

@@ -9,11 +9,19 @@ at most 1.3 % of what was accepted was missed. With nothing but what is due in t
 others, between 1 and 40 %.)
 """
 
-from heapq import heapify, heapreplace
-
 from tidegate.units import Nanoseconds
 from tidegate_realtime.core.plan import Free
-from tidegate_realtime.core.turns import LEAD_NS, Seat
+from tidegate_realtime.core.turns import FADES_NS, LEAD_NS, Seat
+
+
+class _Slot:
+    """One executor: until when it is taken, and by whom at present."""
+
+    __slots__ = ("at_ns", "seat", "variance")
+
+    def __init__(self, free: Free, seat: Seat | None) -> None:
+        self.at_ns, self.variance = free
+        self.seat = seat
 
 
 def behind_others(
@@ -30,30 +38,41 @@ def behind_others(
     Returns:
         The same of those that can be counted on; none if all calls seem to hang.
     """
-    seats = seat.turns.seats
-    if len(seats) == 1:
+    turns = seat.turns
+    if not turns.is_scarce:
         return free
-    shared: list[Free] = [(now_ns, 0.0)] * seat.turns.idle
-    for each in seats:
-        shared += each.contender.busy(now_ns)
-    if not shared:
+    slots = [_Slot((now_ns, 0.0), None) for _ in range(turns.idle)]
+    for each in turns.seats:
+        slots += [_Slot(end, each) for end in each.contender.busy(now_ns)]
+    if not slots:
         return []
-    heapify(shared)
     by_ns = deadline_ns - seat.contender.call_ns()
     own_ns, _ = seat.contender.due(by_ns)
-    running_ns = sum(at_ns - now_ns for at_ns, _ in seat.contender.busy(now_ns))
+    running_ns = sum(slot.at_ns - now_ns for slot in slots if slot.seat is seat)
     served_ns = seat.served_until(now_ns) + running_ns + own_ns
     more_ns = _coming_ns(seat, own_ns, now_ns)
-    for each in seats:
+    for each in turns.seats:
         if each is not seat:
-            due_ns, due_variance = each.contender.due(by_ns)
+            due_ns, variance = each.contender.due(by_ns)
             due_ns = max(due_ns, _owed_ns(each, served_ns, now_ns))
             more_ns -= due_ns
-            at_ns, variance = shared[0]
-            heapreplace(shared, (at_ns + due_ns, variance + due_variance))
-    later_ns = max(0, more_ns // len(shared))
-    ready = sorted((at_ns + later_ns, variance) for at_ns, variance in shared)
+            slot = _next_slot(each, slots)
+            slot.at_ns += due_ns
+            slot.variance += variance
+    later_ns = max(0, more_ns // len(slots))
+    ready = sorted((slot.at_ns + later_ns, slot.variance) for slot in slots)
     return [max(own, other) for own, other in zip(sorted(free), ready, strict=False)]
+
+
+def _next_slot(seat: Seat, slots: list[_Slot]) -> _Slot:
+    """Return the executor that a model will use next: one of its own present ones if all are."""
+    taken = [slot for slot in slots if slot.seat is seat]
+    among = taken if len(taken) >= seat.executors else slots
+    return min(among, key=_at_ns)
+
+
+def _at_ns(slot: _Slot) -> int:
+    return slot.at_ns
 
 
 def _owed_ns(seat: Seat, served_ns: int, now_ns: Nanoseconds) -> int:
@@ -63,10 +82,14 @@ def _owed_ns(seat: Seat, served_ns: int, now_ns: Nanoseconds) -> int:
 
 
 def _coming_ns(seat: Seat, own_ns: int, now_ns: Nanoseconds) -> int:
-    """Return the executor time that others take while a model has so much.
+    """Return the executor time that others take of a model's executors while it has so much.
 
-    By the share that they have had of late, and at most their fair one.
+    As much as they have had of late beside the executors that are left to them, and at most what
+    leaves the model its fair share.
     """
-    others = len(seat.turns.seats) - 1
-    share = min(seat.turns.used(now_ns, but=seat), others / (others + 1))
+    turns = seat.turns
+    used = sum(each.recent_ns(now_ns) for each in turns.seats if each is not seat) / FADES_NS
+    lost = (used - turns.executors + seat.executors) / seat.executors
+    most = 1 - turns.executors / (len(turns.seats) * seat.executors)
+    share = min(max(0.0, lost), max(0.0, most))
     return int(own_ns * share / (1 - share))

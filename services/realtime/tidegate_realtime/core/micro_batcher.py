@@ -99,7 +99,8 @@ class MicroBatcher:
             self._formation,
             self._admission,
         )
-        self.seat = self._admission.seat = turns.join(sharing)
+        self.seat = turns.join(sharing, executors=self._executors.usable)
+        self._admission.seat = self.seat
         return self.seat
 
     def on_arrival(self, request: Request, now_ns: Nanoseconds) -> list[Command]:

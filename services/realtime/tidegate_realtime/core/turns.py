@@ -69,25 +69,32 @@ class Turns:
         self.executors = executors
         self.idle = executors
         self.seats: list[Seat] = []
+        self.is_scarce = False
+        """Whether all models together have more executors than there are to share."""
+        self.is_open = False
+        """Whether an executor may be left that somebody waits for: ``next_seat`` says who."""
 
-    def join(self, contender: Contender) -> "Seat":
-        """Let a model take part; it has had as much time as who has had least."""
+    def join(self, contender: Contender, *, executors: int) -> "Seat":
+        """Let a model take part; it has had as much time as who has had least.
+
+        Args:
+            contender: The model.
+            executors: Batches of this model that can run at the same time.
+        """
         served_ns = min((seat.served_ns for seat in self.seats), default=0)
-        seat = Seat(self, contender, served_ns)
+        seat = Seat(self, contender, executors, served_ns)
         self.seats.append(seat)
+        self._compare()
         return seat
 
     def leave(self, seat: "Seat") -> None:
         """Let a model take part no more; it runs nothing."""
         self.seats.remove(seat)
-
-    def used(self, now_ns: Nanoseconds, *, but: "Seat") -> float:
-        """Return the share of all executors that was used of late, one model not counted."""
-        recent_ns = sum(seat.recent_ns(now_ns) for seat in self.seats if seat is not but)
-        return recent_ns / (self.executors * FADES_NS)
+        self._compare()
 
     def next_seat(self, now_ns: Nanoseconds) -> "Seat | None":
         """Return who shall dispatch now; ``None``: no executor is idle, or nobody has a batch."""
+        self.is_open = False
         if self.idle <= 0:
             return None
         waiting = [
@@ -99,7 +106,14 @@ class Turns:
             return None
         most_ns = min(seat.served_until(now_ns) for _, seat in waiting) + LEAD_NS
         may = (each for each in waiting if each[1].served_until(now_ns) <= most_ns)
+        self.is_open = True
         return min(may, key=_urgency)[1]
+
+    def _compare(self) -> None:
+        was_scarce = self.is_scarce
+        self.is_scarce = sum(seat.executors for seat in self.seats) > self.executors
+        for seat in self.seats if self.is_scarce and not was_scarce else ():
+            seat.served_ns = 0  # what one had before was no other's loss
 
 
 class Seat:
@@ -111,13 +125,15 @@ class Seat:
         "_running",
         "_started_ns",
         "contender",
+        "executors",
         "served_ns",
         "turns",
     )
 
-    def __init__(self, turns: Turns, contender: Contender, served_ns: int) -> None:
+    def __init__(self, turns: Turns, contender: Contender, executors: int, served_ns: int) -> None:
         """Made by ``Turns.join``."""
         self.turns = turns
+        self.executors = executors
         self._running = 0
         self.contender = contender
         self.served_ns = served_ns
@@ -134,8 +150,8 @@ class Seat:
     def may_start(self, now_ns: Nanoseconds) -> bool:
         """Whether it may take an executor now: one is idle, and nobody else goes first."""
         turns = self.turns
-        if len(turns.seats) == 1:
-            return turns.idle > 0
+        if not turns.is_scarce:
+            return True
         return turns.idle > 0 and turns.next_seat(now_ns) in {None, self}
 
     def start(self, now_ns: Nanoseconds) -> None:
@@ -144,7 +160,7 @@ class Seat:
         turns.idle -= 1
         self._running += 1
         self._started_ns += now_ns
-        if len(turns.seats) > 1:
+        if turns.is_scarce:
             self._level(now_ns)
             self._forget_others()
 
@@ -161,7 +177,9 @@ class Seat:
         self.served_ns += ran_ns
         self._recent_ns = self.recent_ns(now_ns) + ran_ns
         self._recent_at_ns = now_ns
-        self._forget_others()
+        if self.turns.is_scarce:
+            self.turns.is_open = True
+            self._forget_others()
 
     def served_until(self, now_ns: Nanoseconds) -> int:
         """Return the executor time that it has had, with that of its calls that run."""

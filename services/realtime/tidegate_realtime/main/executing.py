@@ -1,5 +1,6 @@
 """What runs a version; slow and blocking, for a thread."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -25,6 +26,8 @@ class Executing:
     """Allowed ones, rising."""
     is_padded: bool = False
     """Whether smaller batches take the time of the next allowed size."""
+    shares_cores: bool = False
+    """Whether it computes on the cores of this machine, where other models compute too."""
 
     @property
     def least_rows(self) -> int:
@@ -50,18 +53,24 @@ def open_backend(plan: Plan, model: Model, clock: Clock) -> Executing:
 def _open(plan: Plan, model: Model, clock: Clock) -> Executing:
     profile = plan.serve.backend.removeprefix(EMULATED)
     if profile == plan.serve.backend:
-        return Executing(backend=OnnxBackend(model, name=str(model.tag)), name=ONNXRUNTIME)
+        backend = OnnxBackend(model, name=str(model.tag))
+        return Executing(backend=backend, name=ONNXRUNTIME, shares_cores=True)
     from tidegate_realtime.backends.emulated import build_emulated  # only if asked for
 
-    backend = build_emulated(profile, model.signature, clock=clock)
+    emulated = build_emulated(profile, model.signature, clock=clock)
     # Beyond the largest size of a profile nothing is known, so that no batch may be larger.
-    sizes = backend.profile.allowed_sizes
+    sizes = emulated.profile.allowed_sizes
     return Executing(
-        backend=backend,
+        backend=emulated,
         name="emulated",
         sizes=sizes or POWERS_OF_TWO,
         is_padded=sizes is not None,
     )
+
+
+def count_cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _check_memory(plan: Plan, model: Model, least_rows: int) -> None:

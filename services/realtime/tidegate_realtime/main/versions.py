@@ -17,10 +17,11 @@ from tidegate_realtime.api.metrics import MeasuredBackend
 from tidegate_realtime.api.served import ServedVersion
 from tidegate_realtime.core.asked import Pointed
 from tidegate_realtime.core.limits import BatchLimits
-from tidegate_realtime.main.executing import Executing, open_backend
+from tidegate_realtime.main.executing import Executing, count_cores, open_backend
 from tidegate_realtime.main.starting import Plan
 from tidegate_realtime.runtime.driver import BatchDriver
 from tidegate_realtime.runtime.promise import Promise
+from tidegate_realtime.runtime.sharing import SharedExecutors
 
 REST_RATIO: Final = 3.0
 """A version that is measured while others serve takes a quarter of one core from them."""
@@ -42,6 +43,7 @@ class StoredVersions:
         self._is_serving = is_serving
         self._store = plan.store
         self._clock = clock
+        self._shared = SharedExecutors(max(1, count_cores() // plan.serve.threads))
 
     async def pointed(self, name: ModelName) -> Pointed:
         """Read the aliases of a model.
@@ -138,18 +140,21 @@ class StoredVersions:
             warm_up_rest_ratio=REST_RATIO if self._is_serving() else 0.0,
         )
         measured = MeasuredBackend(executing.backend, self._clock)
+        driver = BatchDriver(
+            measured,
+            signature=model.signature,
+            limits=BatchLimits(
+                memory_rows=section.memory_rows, queue_limit_rows=plan.serve.queue_limit_rows
+            ),
+            clock=self._clock,
+            name=tag,
+            promise=promise,
+        )
+        if executing.shares_cores:
+            driver.share(self._shared)
         served = ServedVersion(
             model=model,
-            driver=BatchDriver(
-                measured,
-                signature=model.signature,
-                limits=BatchLimits(
-                    memory_rows=section.memory_rows, queue_limit_rows=plan.serve.queue_limit_rows
-                ),
-                clock=self._clock,
-                name=tag,
-                promise=promise,
-            ),
+            driver=driver,
             objective=section.objective,
             objective_origin=plan.settings.origin(f"models.{name}.slo_ms"),
             best_effort=section.best_effort,

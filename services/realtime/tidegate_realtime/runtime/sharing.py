@@ -38,8 +38,8 @@ class SharedExecutors:
 
     def pass_on(self, now_ns: Nanoseconds) -> None:
         """Let everybody start whose turn it is; to be called after each event of any model."""
-        if self._is_passing:
-            return  # of a model that was just told: the loop below goes on
+        if self._is_passing or not self.turns.is_open:
+            return  # the loop below goes on, or nobody waits for an executor that is idle
         self._is_passing = True
         try:
             told = None
