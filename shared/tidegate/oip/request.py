@@ -148,12 +148,12 @@ def _array(tensor: _Tensor, blobs: Blobs, limits: WireLimits, *, booleans: bool)
 
 
 def _check_items(array: Array, name: str, limits: WireLimits) -> None:
-    for item in array.flat:
-        # A character is at most 4 bytes, so that short strings need no encoding.
-        if len(item) * 4 > limits.item_bytes and len(item.encode()) > limits.item_bytes:
-            raise MalformedRequestError(
-                f"{name!r}: an item is longer than {limits.item_bytes} bytes."
-            )
+    items: list[str] = array.ravel().tolist()
+    # A character is at most 4 bytes, so that short strings need no encoding.
+    if max(map(len, items), default=0) * 4 <= limits.item_bytes:
+        return
+    if max(len(item.encode()) for item in items) > limits.item_bytes:
+        raise MalformedRequestError(f"{name!r}: an item is longer than {limits.item_bytes} bytes.")
 
 
 def rows_of(inputs: Mapping[str, Array], limits: WireLimits) -> int:
