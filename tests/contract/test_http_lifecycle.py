@@ -167,7 +167,7 @@ def test_a_second_signal_ends_it_at_once(
     config.write_text(SLOW_CONFIG)
     arguments = ("--server", server, "--model", "slow", "--config", str(config))
     with running_gateway(http_store, *arguments) as gateway:
-        running = occupy(gateway, callers, 1_000)
+        running = occupy(gateway, callers, 2_000)
         gateway.process.send_signal(signal.SIGINT)
         wait_until_refused(gateway)
         gateway.process.send_signal(signal.SIGINT)

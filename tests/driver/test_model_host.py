@@ -278,6 +278,38 @@ async def test_an_unload_returns_when_nothing_is_left_of_it() -> None:
         assert list(it.host.lifecycle.asked) == ["risk"]
 
 
+async def test_what_leaves_by_itself_is_not_what_an_unload_has_unloaded() -> None:
+    async with hosting(versions=FakeVersions(close_s=60.0)) as it:
+        it.versions.move("risk", stable=8)
+        await it.host.load(ModelRef.parse("risk"))
+        assert it.versions_in(State.LEAVING) == ["risk@7"]
+        for at in (Version(5), Version(7)):
+            with pytest.raises(ModelNotFoundError):
+                await it.host.unload(RISK, at)
+
+
+async def test_a_version_that_is_dropped_while_it_warms_up_counts_as_no_load() -> None:
+    async with hosting(follow_s=None) as it, asyncio.TaskGroup() as operators:
+
+        async def load() -> None:
+            with pytest.raises(UnloadRefusedError):
+                await it.host.load(ModelRef.parse("risk@5"))
+
+        operators.create_task(load())
+        await asyncio.sleep(0.5)
+        assert it.versions_in(State.WARMING) == ["risk@5"]
+        await it.host.unload(RISK, Version(5))
+        assert it.host.loads == {("risk", "ready"): 1}
+
+
+async def test_nothing_is_loaded_once_the_end_has_begun() -> None:
+    async with hosting() as it, asyncio.TaskGroup() as ending:
+        ending.create_task(it.host.aclose())
+        await asyncio.sleep(0.1)
+        with pytest.raises(UnloadRefusedError, match="shutting down"):
+            await it.host.load(ModelRef.parse("risk@5"))
+
+
 async def test_an_unload_during_the_load_ends_both() -> None:
     async with hosting() as it, asyncio.TaskGroup() as operators:
 

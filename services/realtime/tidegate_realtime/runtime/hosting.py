@@ -19,6 +19,7 @@ from tidegate_realtime.core.asked import Pointed, UnloadRefusedError
 from tidegate_realtime.core.hosting import Copy, State
 from tidegate_realtime.core.lifecycle import Lifecycle
 from tidegate_realtime.core.lifecycle_commands import Command, Fetch, Leave, Load, Show, WakeAt
+from tidegate_realtime.runtime.alarm import Alarm
 from tidegate_realtime.runtime.hosting_ports import FilesT, HostedT, Shelf, VersionSource
 
 log: Final = get_logger(__name__)
@@ -74,7 +75,8 @@ class ModelHost(Generic[FilesT, HostedT]):
         self._told: dict[ModelName, tuple[list[Version], dict[str, int]]] = {}
         self._reading = asyncio.Lock()
         self._changed = asyncio.Event()
-        self._timer: asyncio.TimerHandle | None = None
+        self._is_closing = False
+        self._alarm = Alarm(clock, self._ring)
 
     @property
     def followed(self) -> list[ModelName]:
@@ -107,6 +109,8 @@ class ModelHost(Generic[FilesT, HostedT]):
         """
         async with self._reading:
             pointed = await self._source.resolve(ref)
+            if self._is_closing:
+                raise UnloadRefusedError("This server is shutting down and loads nothing.")
             known = self.lifecycle.asked.get(ref.name)
             is_new = known is None or ref not in known.refs
             self._obey(self.lifecycle.on_asked(ref, pointed, self._clock.now_ns()))
@@ -129,10 +133,9 @@ class ModelHost(Generic[FilesT, HostedT]):
             ModelNotFoundError: Nothing of the kind is here.
             UnloadRefusedError: It must stay, and why.
         """
-        before = [copy for copy in self.lifecycle.copies if copy.name == name]
-        commands = self.lifecycle.on_released(name, at, self._clock.now_ns())
-        self._obey(commands)
-        gone = [copy for copy in before if copy.state in {State.LEAVING, State.UNLOADED}]
+        here = [c for c in self.lifecycle.copies if c.name == name and c.state is not State.LEAVING]
+        self._obey(self.lifecycle.on_released(name, at, self._clock.now_ns()))
+        gone = [copy for copy in here if copy.state in {State.LEAVING, State.UNLOADED}]
         if not gone:
             what = name if at is None else ModelRef(name, at)
             raise ModelNotFoundError(f"{what} is not loaded here, and nothing was unloaded.")
@@ -155,8 +158,7 @@ class ModelHost(Generic[FilesT, HostedT]):
 
     async def aclose(self) -> None:
         """Let everything go, and wait for its end; bound the waiting."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._is_closing = True
         self._obey(self.lifecycle.on_stop(self._clock.now_ns()))
         while self._lives:
             await self._changed.wait()
@@ -207,7 +209,7 @@ class ModelHost(Generic[FilesT, HostedT]):
                 case Show():
                     self._show(command)
                 case WakeAt(at_ns):
-                    self._wake_at(at_ns)
+                    self._alarm.set(at_ns, self._clock.now_ns())
                 case _:
                     assert_never(command)
         self._changed.set()
@@ -222,17 +224,8 @@ class ModelHost(Generic[FilesT, HostedT]):
             log.info("model_shown", model=show.name, versions=told[0], aliases=aliases)
             self._told[show.name] = told
 
-    def _wake_at(self, at_ns: Nanoseconds | None) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if at_ns is not None:
-            delay_s = max(0.0, ns_to_seconds(Nanoseconds(at_ns - self._clock.now_ns())))
-            self._timer = asyncio.get_running_loop().call_later(delay_s, self._tick)
-
-    def _tick(self) -> None:
-        self._timer = None
-        self._obey(self.lifecycle.on_tick(self._clock.now_ns()))
+    def _ring(self, _: Nanoseconds, now_ns: Nanoseconds) -> None:
+        self._obey(self.lifecycle.on_tick(now_ns))
 
     async def _live(self, copy: Copy) -> None:
         life, failure = self._lives[copy], None
@@ -258,12 +251,15 @@ class ModelHost(Generic[FilesT, HostedT]):
             self._obey(lifecycle.on_loaded(copy, now_ns()))
         if copy.state is State.WARMING and life.hosted is not None:
             await self._source.warm_up(life.hosted)
-            took_ns = Nanoseconds(now_ns() - life.began_at_ns)
-            self.loads[copy.name, READY] += 1
-            self.load_seconds[copy.name, str(copy.version)] = ns_to_seconds(took_ns)
-            self._errors.pop(copy, None)
-            log.info("model_ready", model=str(copy), took_ms=round(ns_to_ms(took_ns)))
+        if copy.state is State.WARMING:  # else it is to leave by now
+            self._note_ready(copy, Nanoseconds(now_ns() - life.began_at_ns))
             self._obey(lifecycle.on_warmed(copy, now_ns()))
+
+    def _note_ready(self, copy: Copy, took_ns: Nanoseconds) -> None:
+        self.loads[copy.name, READY] += 1
+        self.load_seconds[copy.name, str(copy.version)] = ns_to_seconds(took_ns)
+        self._errors.pop(copy, None)
+        log.info("model_ready", model=str(copy), took_ms=round(ns_to_ms(took_ns)))
 
     def _used_at_ns(self) -> dict[Copy, Nanoseconds]:
         return {
