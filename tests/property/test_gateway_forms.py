@@ -16,7 +16,8 @@ from tests.fixtures import edges, onnx_models
 from tidegate.artifacts.manifest import Column, LabelsSpec, TabularSpec, TransformSpec
 from tidegate.errors import RequestRejectedError
 from tidegate.oip.errors import NonFiniteOutputError
-from tidegate_realtime.api.forms import PredictForm
+from tidegate.tensors.datatypes import DATATYPES
+from tidegate_realtime.api.forms import InferForm, PredictForm
 from tidegate_realtime.api.served import ServedVersion
 
 TYPES = {
@@ -127,3 +128,61 @@ def test_any_instances_are_answered_or_refused(
         assert not all(np.isfinite(v).all() for v in outputs.values() if v.dtype.kind == "f")
         return
     assert len(orjson.loads(written)["predictions"]) == asked.rows
+
+
+wanted = st.fixed_dictionaries(
+    {"name": st.sampled_from(["y", "y", "c", "d", "z"])},
+    optional={
+        "parameters": st.fixed_dictionaries(
+            {},
+            optional={
+                "binary_data": st.booleans(),
+                "classification": st.integers(-1, 3),
+                "else": st.just(1),
+            },
+        )
+    },
+)
+
+
+@st.composite
+def infer_bodies(draw: st.DrawFn) -> tuple[str, bytes, bytes]:
+    """Make a datatype, and a mostly sound request for it: its JSON, and the bytes behind that."""
+    datatype = draw(st.sampled_from(sorted(TYPES)))
+    shape = draw(st.sampled_from([[1], [2], [2, 2], [1, 2], [1, 0, 2], [1, 3, 2], [0], [1, -1]]))
+    tensor: dict[str, Any] = {"name": "x", "datatype": datatype, "shape": shape}
+    count = abs(int(np.prod(shape)))
+    blob = b""
+    if draw(st.booleans()):
+        size = DATATYPES[datatype].item_bytes
+        blob = draw(st.binary(min_size=count * (size or 4), max_size=count * (size or 4) + 1))
+        tensor["parameters"] = {"binary_data_size": count * (size or 4)}
+    else:
+        tensor["data"] = draw(st.lists(scalars, min_size=count, max_size=count))
+    request: dict[str, Any] = {"inputs": [tensor]}
+    if draw(st.booleans()):
+        request["outputs"] = draw(st.lists(wanted, max_size=2))
+    if draw(st.booleans()):
+        request["parameters"] = {"binary_data_output": draw(st.booleans())}
+    return datatype, msgspec.json.encode(request), blob
+
+
+@given(infer_bodies(), st.integers(0, 2))
+@settings(max_examples=1_500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_any_tensors_are_answered_or_refused(
+    served: list[ServedVersion], asked: tuple[str, bytes, bytes], rank: int
+) -> None:
+    datatype, text, blob = asked
+    form, version = InferForm(), served[3 * list(TYPES).index(datatype) + rank]
+    try:
+        read = form.decode(text + blob, version, json_bytes=len(text))
+    except RequestRejectedError:
+        return
+    outputs = version.model.run(read.inputs)
+    try:
+        written = form.encode(version, read, outputs, request_id="r")
+    except NonFiniteOutputError:
+        assert not all(np.isfinite(v).all() for v in outputs.values() if v.dtype != object)
+        return
+    described = orjson.loads(written.body[: written.json_bytes])["outputs"]
+    assert [output["shape"][0] for output in described] == [read.rows] * len(described)
