@@ -96,6 +96,11 @@ REFUSED: dict[str, tuple[v2.ModelInferRequest | bytes, str, str]] = {
         "signature_mismatch",
         "'x'",
     ),
+    "inputs of very long names": (
+        changed(lambda r: setattr(r.inputs[0], "name", "\N{WATER WAVE}" * 100_000)),
+        "signature_mismatch",
+        "Input '\N{WATER WAVE}",
+    ),
     "an output that is not there": (
         rows_request(outputs={"nothing": {}}),
         "signature_mismatch",
@@ -155,9 +160,8 @@ async def test_what_cannot_be_answered_is_refused_in_a_sentence(
         assert refusal.code == code
         assert refusal.status is STATUSES.get(code, grpc.StatusCode.INVALID_ARGUMENT)
         assert hint in refusal.sentence
-        assert len(refusal.sentence) < 400
+        assert len(refusal.sentence) <= 400
         assert refusal.trailing["x-request-id"] == "r-9"
-        assert isinstance(refusal.details, dict)
     assert backend.rows == []
 
 

@@ -19,6 +19,10 @@ Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
 
 AUTHORIZATION: Final = "authorization"
 REQUEST_ID: Final = "x-request-id"
+_SENTENCE_CHARACTERS: Final = 400
+_DETAILS_BYTES: Final = 2_000
+"""Both may repeat names that a caller made up, and a client takes 8 KiB of metadata; it would see a
+failure of the library instead of a longer refusal."""
 
 
 class Call:
@@ -74,10 +78,12 @@ class Call:
         if problem.retry_after_ms is not None:
             details["retry_after_ms"] = after_ms = round(problem.retry_after_ms)
             trailing.append(("grpc-retry-pushback-ms", str(after_ms)))
-        trailing.append(("tidegate-details-bin", orjson.dumps(details)))
-        code = grpc.StatusCode[GRPC_BY_STATUS[problem.status]]
-        self._context.set_code(code)
-        self._context.set_details(problem.message)
+        written = orjson.dumps(details)
+        if len(written) <= _DETAILS_BYTES:
+            trailing.append(("tidegate-details-bin", written))
+        name = GRPC_BY_STATUS.get(problem.status, "INTERNAL")
+        self._context.set_code(grpc.StatusCode[name])
+        self._context.set_details(problem.message[:_SENTENCE_CHARACTERS])
         self._context.set_trailing_metadata(tuple(trailing))
         return b""
 
@@ -111,9 +117,9 @@ def check_names(model: str, version: str) -> str | None:
         raise ModelNotServedError(str(error)) from error
     if not version:
         return None
-    parse = parse_alias if version[0].isalpha() else parse_version
+    check = parse_alias if version[0].isalpha() else parse_version
     try:
-        parse(version)
+        check(version)
     except InvalidIdError as error:
         raise VersionNotServedError(str(error)) from error
     return version
