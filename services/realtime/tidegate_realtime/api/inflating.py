@@ -41,7 +41,7 @@ async def inflate(
         MalformedRequestError: The body is something else, ends early, or goes on behind its end.
     """
     allowed = min(limit_bytes, max(ANY_RATIO_BYTES, RATIO_LIMIT * len(body)))
-    whole, pause_at = bytearray(), STEP_BYTES
+    whole = bytearray()
     try:
         for part in _steps(body, encoding):
             hold(len(part))
@@ -53,9 +53,8 @@ async def inflate(
                     found=len(whole),
                     advice="Send its rows in several requests, or send it as it is.",
                 )
-            if len(whole) >= pause_at:
+            if max(len(whole), len(body)) >= STEP_BYTES:  # blocks may be empty and still take time
                 await asyncio.sleep(0)
-                pause_at = len(whole) + STEP_BYTES
     except zlib.error as error:
         raise _no_stream(encoding) from error
     return bytes(whole)
