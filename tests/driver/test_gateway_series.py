@@ -7,11 +7,14 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from random import Random
 
+import numpy as np
 import orjson
 import pytest
 
 from tests.fakes.backends import FakeBackend
+from tests.fakes.driving import in_ms
 from tests.fakes.exchange import FakeExchange
 from tests.fakes.loop_clock import LoopClock
 from tests.fixtures import edges, onnx_models
@@ -20,6 +23,8 @@ from tidegate_realtime.api.admin.exposition import GatewayCollector
 from tidegate_realtime.api.edge import Edge
 from tidegate_realtime.api.metrics import MeasuredBackend
 from tidegate_realtime.api.observing import Observer
+from tidegate_realtime.runtime.outcomes import Answered
+from tidegate_realtime.runtime.sharing import SharedExecutors
 
 pytestmark = pytest.mark.looptime
 
@@ -153,6 +158,8 @@ async def test_what_is_observed_is_what_happened_in_the_window(echo: Model) -> N
         assert observed.answered > 200
         assert observed.rows == pytest.approx(2 * observed.answered, rel=0.02)
         assert observed.in_progress == pytest.approx(3, rel=0.05)
+        assert observed.most_in_progress == 3
+        assert observed.has_steady_callers
         assert observed.places in {6, 7}
         assert observed.batches == sum(observed.reasons.values())
         assert observed.call_ms == pytest.approx(
@@ -160,3 +167,51 @@ async def test_what_is_observed_is_what_happened_in_the_window(echo: Model) -> N
         )
         assert observed.refused == {}
         assert observed.slower_ratio == pytest.approx(1, abs=0.2)
+
+
+@pytest.mark.field_fault("S-10")
+async def test_a_load_of_many_callers_is_told_from_few_that_wait_for_their_answers(
+    echo: Model,
+) -> None:
+    async with serving(echo) as (edge, _, observer):
+        stopping, dice = asyncio.Event(), Random(7)
+
+        async def come_by_chance() -> None:
+            while not stopping.is_set():
+                ask(edge, 1)
+                await asyncio.sleep(dice.expovariate(600))
+
+        async with asyncio.TaskGroup() as callers:
+            callers.create_task(come_by_chance())
+            observed = await observer.watch("echo", "1", window_s=2)
+            stopping.set()
+        await edge.catalogue.versions[0].driver.drain()
+        assert observed.arriving_per_second == pytest.approx(600, rel=0.1)
+        assert 5 < observed.in_progress < observed.most_in_progress
+        assert not observed.has_steady_callers
+
+
+async def test_who_shares_executors_is_observed_with_the_time_that_others_took(
+    tmp_path: Path,
+) -> None:
+    clock, file = LoopClock(), onnx_models.echo(tmp_path / "echo.onnx")
+    models = [edges.load(file), edges.load(file, name="other")]
+    edge = edges.serve(
+        models,
+        clock=clock,
+        backend=lambda _: MeasuredBackend(FakeBackend(took_s=0.1), clock),
+    )
+    shared = SharedExecutors(1)
+    for served in edge.catalogue.versions:
+        served.driver.share(shared)
+    observer = Observer(catalogue=edge.catalogue, metrics=edge.metrics, clock=clock)
+    other = edge.catalogue.find("other", None)
+    inputs = {"input": np.zeros((1, 2), np.float32)}
+    call = other.driver.submit(inputs, rows=1, deadline_at_ns=in_ms(10_000))
+    observed = await observer.watch("echo", None, window_s=0.4)
+    assert observed.sharing == ["other@1"]
+    assert observed.others_busy_ratio == pytest.approx(0.25)
+    assert observed.busy_ratio == 0
+    assert isinstance(await call, Answered)
+    for served in edge.catalogue.versions:
+        await served.driver.aclose()

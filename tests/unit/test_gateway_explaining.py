@@ -7,6 +7,7 @@ import pytest
 
 from tidegate_realtime.api.caps import CapLimit, CapNumbers
 from tidegate_realtime.api.explaining import Observed, explain, explanation
+from tidegate_realtime.core.statistics import RefusalCode
 from tidegate_realtime.main.explaining import as_text
 
 BUSY = Observed(
@@ -18,7 +19,10 @@ BUSY = Observed(
     answered=4_000,
     expired=0,
     refused={},
+    held_in_vain=0,
+    refusal_ms=0.0,
     in_progress=60.0,
+    most_in_progress=60,
     batches=200,
     rows=4_000,
     reasons={"free": 200},
@@ -27,6 +31,12 @@ BUSY = Observed(
     arriving_per_second=2_000.0,
     capacity_per_second=3_500.0,
     slower_ratio=1.0,
+    terminated=0,
+    given_up=0,
+    executors=1,
+    executors_usable=1,
+    sharing=(),
+    others_busy_ratio=0.0,
 )
 
 
@@ -43,7 +53,13 @@ def said(observed: Observed, kind: str) -> str:
 @pytest.mark.field_fault("S-10")
 def test_too_few_callers_are_named_with_the_bound_that_they_set() -> None:
     observed = replace(
-        BUSY, in_progress=3.7, answered=3_600, rows=3_600, batches=1_000, call_ms=2.0
+        BUSY,
+        in_progress=3.7,
+        most_in_progress=4,
+        answered=3_600,
+        rows=3_600,
+        batches=1_000,
+        call_ms=2.0,
     )
     assert kinds(observed) == ["few_callers", "cap_slo"]
     assert "at 4 connections and 2 ms a batch holds at most 4 (now 3.6)" in said(
@@ -53,13 +69,30 @@ def test_too_few_callers_are_named_with_the_bound_that_they_set() -> None:
 
 @pytest.mark.field_fault("S-10")
 def test_one_caller_in_a_closed_loop_is_told_that_its_batches_hold_one_row() -> None:
-    observed = replace(BUSY, in_progress=0.95, answered=500, rows=500, batches=500, call_ms=3.5)
+    observed = replace(
+        BUSY,
+        in_progress=0.95,
+        most_in_progress=1,
+        answered=500,
+        rows=500,
+        batches=500,
+        call_ms=3.5,
+    )
     assert "at 1 connection and 3.5 ms a batch holds at most 1" in said(observed, "few_callers")
 
 
 def test_callers_who_send_several_rows_fill_as_many_places() -> None:
-    observed = replace(BUSY, in_progress=2.0, answered=1_000, rows=8_000, batches=600)
+    observed = replace(
+        BUSY, in_progress=2.0, most_in_progress=2, answered=1_000, rows=8_000, batches=600
+    )
     assert "holds at most 16" in said(observed, "few_callers")
+
+
+def test_callers_who_come_by_chance_are_a_load_and_not_too_few() -> None:
+    observed = replace(
+        BUSY, in_progress=16.0, most_in_progress=25, answered=652, rows=652, batches=68
+    )
+    assert kinds(observed) == ["load", "cap_slo"]
 
 
 def test_a_model_with_little_to_do_needs_no_batches() -> None:
@@ -77,7 +110,14 @@ def test_batches_that_grow_with_the_load_are_as_they_should_be() -> None:
 def test_full_batches_lead_to_the_cap_and_its_reason() -> None:
     observed = replace(BUSY, rows=6_300)
     assert kinds(observed) == ["full", "cap_slo"]
-    assert "31.5 of 32 rows" in said(observed, "full")
+    assert "they hold 31.5 rows, and 32 are the most" in said(observed, "full")
+
+
+def test_batches_that_rows_in_a_hurry_have_filled_further_are_full() -> None:
+    cap = BUSY.cap._replace(effective=58, slo=16)
+    observed = replace(BUSY, cap=cap, rows=5_320)
+    assert "they hold 26.6 rows, and are full with 16 to 58" in said(observed, "full")
+    assert "Beyond 16, which leave room for who just missed a call" in said(observed, "cap_slo")
 
 
 def test_deadlines_that_keep_batches_small_are_named() -> None:
@@ -114,7 +154,46 @@ def test_refusals_come_first_each_with_its_reason_and_the_most_frequent_above() 
     assert "90 of 1003 requests" in said(observed, "deadline_unreachable")
     assert "came in bursts" in said(observed, "deadline_unreachable")
     overloaded = replace(observed, arriving_per_second=5_000.0)
-    assert "5000 rows/s arrive, and 3500 can be taken" in said(overloaded, "deadline_unreachable")
+    why = said(overloaded, "deadline_unreachable")
+    assert "5000 rows/s arrive, and full batches take 3500" in why
+
+
+@pytest.mark.field_fault("S-38")
+def test_refusals_that_came_late_are_told_apart_with_the_time_that_they_took() -> None:
+    refused: dict[RefusalCode, int] = {"deadline_unreachable": 90, "queue_full": 10}
+    observed = replace(BUSY, refused=refused, held_in_vain=70, refusal_ms=31.5)
+    assert kinds(observed)[:3] == ["deadline_unreachable", "queue_full", "stood_by"]
+    assert "70 of these 100 were told late: they stood by" in said(observed, "stood_by")
+    assert "A refusal took 31.5 ms on average" in said(observed, "stood_by")
+    assert "stood_by" not in kinds(replace(observed, held_in_vain=19))
+
+
+def test_accepted_requests_that_were_given_up_are_told_with_all_that_were_asked() -> None:
+    assert "3 of 4003 requests had to be given up" in said(replace(BUSY, expired=3), "expired")
+
+
+@pytest.mark.field_fault("S-31")
+def test_a_call_that_hung_and_an_executor_that_is_missing_come_before_all() -> None:
+    hung = replace(BUSY, given_up=1, refused={"backend_unavailable": 5})
+    assert kinds(hung)[:2] == ["given_up", "backend_unavailable"]
+    assert "1 call did not end by far" in said(hung, "given_up")
+    assert "executor_given_up" in said(hung, "backend_unavailable")
+    missing = replace(BUSY, executors=2, executors_usable=1)
+    assert kinds(missing)[0] == "replacing"
+    assert "1 of 2 executors hung and is being replaced" in said(missing, "replacing")
+
+
+def test_calls_that_nobody_waited_for_are_told_where_they_are_many() -> None:
+    observed = replace(BUSY, terminated=60)
+    assert "60 of 200 calls were ended early" in said(observed, "terminated")
+    assert kinds(replace(BUSY, terminated=3)) == kinds(BUSY)
+
+
+def test_models_that_share_the_executors_are_named_with_the_time_that_they_took() -> None:
+    observed = replace(BUSY, busy_ratio=0.4, others_busy_ratio=0.55, sharing=("echo@1", "scan@3"))
+    assert kinds(observed) == ["shared", "load", "cap_slo"]  # these are not idle
+    assert "echo@1, scan@3 took 55% of the time of the executors" in said(observed, "shared")
+    assert kinds(replace(observed, others_busy_ratio=0.1, busy_ratio=0.9)) == ["load", "cap_slo"]
 
 
 def test_a_model_that_has_become_slower_than_foretold_is_told_so() -> None:
@@ -135,6 +214,7 @@ def test_the_answer_is_json_and_a_person_reads_every_finding() -> None:
     assert answer["cap"]["limited_by"] == "slo"
     text = as_text(answer)
     assert text.startswith("risk@7 over 2 s: 4000 rows in 200 batches, 20.0 rows each")
+    assert as_text(answer | {"batches": 0, "rows": 0}).startswith("risk@7 over 2 s: idle\n")
     for finding in explain(BUSY):
         assert finding.said in text
         assert f"to change it: {finding.change}" in text

@@ -6,12 +6,14 @@ its answer before it asks again has one request in progress, so that n of them c
 than n places, and the model's time per call does not matter.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import ceil
 from typing import Any, Final
 
 from tidegate_realtime.api.caps import CapLimit, CapNumbers
+from tidegate_realtime.core.pace import LOAD_SHARE
+from tidegate_realtime.core.statistics import DispatchReason, RefusalCode
 
 _FULL: Final = 0.9
 """Of the cap; the last batch of a burst is rarely full."""
@@ -21,6 +23,9 @@ _OFTEN: Final = 0.2
 """Of all batches: enough to say that it shapes them."""
 _SLOWER: Final = 1.1
 """Ten percent slower than foretold is more than noise, after 200 batches."""
+_STEADY: Final = 1.25
+"""Callers that wait for their answers are always as many. Others come by chance, and if there are
+n on average there will soon be n + 2·√n, which for less than 64 is more than this many times n."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,15 +41,21 @@ class Observed:
     cap: CapNumbers
     answered: int
     expired: int
-    refused: Mapping[str, int]
+    refused: Mapping[RefusalCode, int]
     """Requests that the scheduler refused, by code."""
+    held_in_vain: int
+    """Of these, requests that had stood by before."""
+    refusal_ms: float
+    """From the last byte of a request to its refusal, on average."""
     in_progress: float
     """Requests, on average."""
+    most_in_progress: int
+    """Requests that were seen at once."""
     batches: int
     """Model calls that were started."""
     rows: int
     """Rows in them."""
-    reasons: Mapping[str, int]
+    reasons: Mapping[DispatchReason, int]
     """Model calls by dispatch reason."""
     call_ms: float
     """Mean duration of a call."""
@@ -56,6 +67,38 @@ class Observed:
     """Rows that all executors take with full batches."""
     slower_ratio: float
     """How much longer the latest calls took than was foretold; 1 if foretold right."""
+    terminated: int
+    """Calls that were asked to end early."""
+    given_up: int
+    """Executors whose call hung."""
+    executors: int
+    """That this version has."""
+    executors_usable: int
+    """Of these, without what is being replaced now."""
+    sharing: Sequence[str]
+    """Other versions on the same executors."""
+    others_busy_ratio: float
+    """Share of the executors' time that these took."""
+
+    @property
+    def executors_missing(self) -> int:
+        """Executors that are being replaced."""
+        return self.executors - self.executors_usable
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing has happened."""
+        return not (self.asked or self.batches or self.given_up or self.executors_missing)
+
+    @property
+    def asked(self) -> int:
+        """Requests that have ended, but for those whose callers left."""
+        return self.answered + self.expired + sum(self.refused.values())
+
+    @property
+    def has_steady_callers(self) -> bool:
+        """Whether there were always about as many requests in progress."""
+        return self.most_in_progress <= _STEADY * self.in_progress + 1
 
     @property
     def batch_rows(self) -> float:
@@ -81,7 +124,7 @@ class Finding:
 
 def explain(observed: Observed) -> list[Finding]:
     """Say what shapes the batches, the most urgent first; the last one is always about the cap."""
-    if not (observed.answered or observed.expired or observed.refused or observed.batches):
+    if observed.is_quiet:
         quiet = Finding(
             kind="quiet",
             said=f"Nobody has asked {observed.model} for {observed.window_s:.3g} s.",
@@ -105,27 +148,39 @@ def explanation(observed: Observed) -> dict[str, Any]:
 
 
 def _refused(observed: Observed) -> Iterator[Finding]:
-    asked = observed.answered + observed.expired + sum(observed.refused.values())
     for code, count in sorted(observed.refused.items(), key=lambda item: -item[1]):
-        why, change = _REFUSALS.get(code, ("", "see docs/errors.md"))
+        why, change = _REFUSALS[code]
         if code == "deadline_unreachable" and _is_overloaded(observed):
             why = (
-                f": {observed.arriving_per_second:.0f} rows/s arrive, and "
-                f"{observed.capacity_per_second:.0f} can be taken"
+                f": {observed.arriving_per_second:.0f} rows/s arrive, and full batches take "
+                f"{observed.capacity_per_second:.0f}"
             )
             change = "add replicas, use a faster variant, or send less"
         yield Finding(
             kind=code,
-            said=f"{count} of {asked} requests were refused as {code}{why}.",
+            said=f"{count} of {observed.asked} requests were refused as {code}{why}.",
             change=change,
+        )
+    yield from _refused_late(observed)
+
+
+def _refused_late(observed: Observed) -> Iterator[Finding]:
+    refused = sum(observed.refused.values())
+    if refused and observed.held_in_vain >= _OFTEN * refused:
+        yield Finding(
+            kind="stood_by",
+            said=f"{observed.held_in_vain} of these {refused} were told late: they stood by while "
+            "it depended on others whether the next call has a place. A refusal took "
+            f"{observed.refusal_ms:.3g} ms on average.",
+            change="as above; who must know sooner sends a shorter Tidegate-Deadline-Ms",
         )
 
 
 def _is_overloaded(observed: Observed) -> bool:
-    return observed.arriving_per_second > observed.capacity_per_second > 0
+    return observed.arriving_per_second > LOAD_SHARE * observed.capacity_per_second > 0
 
 
-_REFUSALS: Final = {
+_REFUSALS: Final[Mapping[RefusalCode, tuple[str, str]]] = {
     "deadline_unreachable": (
         ": they came in bursts, or asked for less time than what was ahead of them takes",
         "spread them, allow more time (Tidegate-Deadline-Ms, slo_ms), or add replicas",
@@ -135,8 +190,8 @@ _REFUSALS: Final = {
         "add replicas, or raise serve.queue_limit_rows",
     ),
     "backend_unavailable": (
-        ": every call ran far longer than any before, and may hang",
-        "see the gateway's log, and restart it if that lasts",
+        ": every call ran far longer than any before, or what ran it is being replaced",
+        "see executor_given_up in the gateway's log; restart it if that lasts",
     ),
     "draining": (": this gateway is shutting down", "send them to another replica"),
 }
@@ -146,7 +201,8 @@ def _expired(observed: Observed) -> Iterator[Finding]:
     if observed.expired:
         yield Finding(
             kind="expired",
-            said=f"{_counted(observed.expired, 'request')} accepted, and not answered in time.",
+            said=f"{observed.expired} of {_counted(observed.asked, 'request')} had to be given up: "
+            "they were accepted, and could not be answered in time any more.",
             change="look for what slowed the model or this machine down; admission learns from it",
         )
 
@@ -155,13 +211,57 @@ def _slower(observed: Observed) -> Iterator[Finding]:
     if observed.slower_ratio >= _SLOWER:
         yield Finding(
             kind="slower",
-            said=f"Calls take up to {observed.slower_ratio:.2f} times as long as was foretold, so "
-            "that fewer and smaller batches are promised.",
+            said=f"The slowest calls take {observed.slower_ratio:.2f} times as long as was "
+            "foretold, so that less is promised.",
             change="look for a neighbour on this machine, a throttled clock or other work in here",
         )
 
 
-_URGENT: Final[tuple[Callable[[Observed], Iterator[Finding]], ...]] = (_refused, _expired, _slower)
+def _hung(observed: Observed) -> Iterator[Finding]:
+    if observed.given_up:
+        yield Finding(
+            kind="given_up",
+            said=f"{_counted(observed.given_up, 'call')} did not end by far, and had to be left "
+            "alone with what ran it.",
+            change="look for executor_given_up in the gateway's log, and for what the model does",
+        )
+    if observed.executors_missing:
+        yield Finding(
+            kind="replacing",
+            said=f"{observed.executors_missing} of {_counted(observed.executors, 'executor')} hung "
+            "and is being replaced.",
+            change="wait; if that lasts, executor_not_replaced in the gateway's log says why",
+        )
+
+
+def _terminated(observed: Observed) -> Iterator[Finding]:
+    if observed.terminated >= _OFTEN * max(1, observed.batches):
+        yield Finding(
+            kind="terminated",
+            said=f"{observed.terminated} of {observed.batches} calls were ended early: all who had "
+            "rows in them had left, or were too late.",
+            change="look for callers whose own timeout is shorter than the objective",
+        )
+
+
+def _shared(observed: Observed) -> Iterator[Finding]:
+    if observed.sharing and observed.others_busy_ratio >= _OFTEN:
+        yield Finding(
+            kind="shared",
+            said=f"{', '.join(observed.sharing)} took {observed.others_busy_ratio:.0%} of the time "
+            "of the executors that they share with this model.",
+            change="serve them from different replicas, or add executors",
+        )
+
+
+_URGENT: Final[tuple[Callable[[Observed], Iterator[Finding]], ...]] = (
+    _hung,
+    _refused,
+    _expired,
+    _slower,
+    _terminated,
+    _shared,
+)
 
 
 def _size(observed: Observed) -> Finding:
@@ -171,10 +271,10 @@ def _size(observed: Observed) -> Finding:
     if observed.batch_rows >= _FULL * full_rows:
         return Finding(
             kind="full",
-            said=f"Batches are full: they hold {rows} of {full_rows} rows.",
-            change="a larger cap; see the next line",
+            said=f"Batches are full: they hold {rows} rows, and {_places(observed.cap)}.",
+            change="less load, or a larger cap: see below",
         )
-    if observed.busy_ratio < _BUSY:
+    if observed.busy_ratio + observed.others_busy_ratio < _BUSY:
         return Finding(
             kind="idle",
             said=f"The model is idle {1 - observed.busy_ratio:.0%} of the time. A request that "
@@ -188,7 +288,7 @@ def _size(observed: Observed) -> Finding:
             "more rows, the first of them would have been late.",
             change="allow more time: slo_ms, or Tidegate-Deadline-Ms of those who ask",
         )
-    if observed.places < _FULL * full_rows:
+    if observed.places < _FULL * full_rows and observed.has_steady_callers:
         return Finding(
             kind="few_callers",
             said=f"Too few concurrent clients: at {_counted(connections, 'connection')} and "
@@ -201,6 +301,12 @@ def _size(observed: Observed) -> Finding:
         "are the next batch.",
         change="nothing needs to change: batches grow by themselves with the load",
     )
+
+
+def _places(cap: CapNumbers) -> str:
+    if cap.calm == cap.effective:
+        return f"{cap.effective} are the most"
+    return f"are full with {cap.calm} to {cap.effective}"
 
 
 def _counted(count: int, what: str) -> str:

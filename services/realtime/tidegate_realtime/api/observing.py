@@ -2,18 +2,21 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self, TypeVar
+from typing import Final, Self, TypeVar
 
 from tidegate.clock import Clock
 from tidegate.units import Nanoseconds, ns_to_ms, ns_to_seconds
 from tidegate_realtime.api.caps import cap_numbers
 from tidegate_realtime.api.explaining import Observed
-from tidegate_realtime.api.metrics import GatewayMetrics, MeasuredBackend
+from tidegate_realtime.api.metrics import GatewayMetrics, Histogram
 from tidegate_realtime.api.outlook import capacity_rows_per_second
 from tidegate_realtime.api.served import Catalogue, ServedVersion
+from tidegate_realtime.core.statistics import BatcherStatistics
 
+GLANCES: Final = 40
+"""At what is in progress, while it watches: enough to tell a steady number from one by chance."""
 _Key = TypeVar("_Key")
 
 
@@ -22,39 +25,40 @@ class Look:
     """Counts since the start, at one moment."""
 
     at_ns: Nanoseconds
-    answered: int
-    expired: int
-    refused: Mapping[str, int]
+    statistics: BatcherStatistics
     request_seconds: float
-    """Of all requests that have ended, added up."""
-    rows_by_batches: Mapping[int, int]
-    reasons: Mapping[str, int]
-    busy_seconds: float
+    """Of all requests that were answered or expired, added up."""
+    refusals: int
+    refusal_seconds: float
+    """Of these, added up."""
     calls: int
     """That have ended."""
+    busy_seconds: float
+    """Of these, added up."""
+    others_busy_seconds: float
+    """Of the versions that share the executors."""
 
     @classmethod
     def at(
         cls,
         served: ServedVersion,
-        backend: MeasuredBackend,
+        others: Sequence[ServedVersion],
         metrics: GatewayMetrics,
         now_ns: Nanoseconds,
     ) -> Self:
         """Take one."""
-        statistics = served.driver.statistics()
-        tag = served.response_tag
-        durations = metrics.durations[tag.model_name, tag.model_version]
+        calls = _calls_of(served)
+        version = served.response_tag.model_name, served.response_tag.model_version
+        refusals = metrics.refusal_times[version]
         return cls(
             at_ns=now_ns,
-            answered=statistics.answered,
-            expired=statistics.expired,
-            refused={str(code): count for code, count in statistics.rejected_by_code.items()},
-            request_seconds=durations.total,
-            rows_by_batches=dict(statistics.batches_by_rows),
-            reasons={str(reason): n for reason, n in statistics.batches_by_reason.items()},
-            busy_seconds=backend.seconds.total,
-            calls=sum(backend.seconds.counts),
+            statistics=served.driver.statistics(),
+            request_seconds=metrics.durations[version].total,
+            refusals=sum(refusals.counts),
+            refusal_seconds=refusals.total,
+            calls=sum(calls.counts),
+            busy_seconds=calls.total,
+            others_busy_seconds=sum(_calls_of(other).total for other in others),
         )
 
 
@@ -80,40 +84,80 @@ class Observer:
             ModelNotServedError, VersionNotServedError: As ``Catalogue.find``.
         """
         served = self._catalogue.find(name, at)
-        before = self._look(served)
-        await asyncio.sleep(window_s)
-        return observe(served, before, self._look(served))
+        others = self._sharing_with(served)
+        most, before = 0, self._look(served, others)
+        for _ in range(GLANCES):
+            await asyncio.sleep(window_s / GLANCES)
+            most = max(most, served.driver.statistics().in_progress)
+        after = self._look(served, others)
+        return observe(served, others, before, after, most_in_progress=most)
 
-    def _look(self, served: ServedVersion) -> Look:
-        assert served.measured is not None, "whoever is observed is measured"
-        return Look.at(served, served.measured, self._metrics, self._clock.now_ns())
+    def _sharing_with(self, served: ServedVersion) -> Sequence[ServedVersion]:
+        shared = served.driver.shared
+        if shared is None:
+            return ()
+        versions = self._catalogue.versions
+        return [each for each in versions if each.driver.shared is shared and each is not served]
+
+    def _look(self, served: ServedVersion, others: Sequence[ServedVersion]) -> Look:
+        return Look.at(served, others, self._metrics, self._clock.now_ns())
 
 
-def observe(served: ServedVersion, before: Look, after: Look) -> Observed:
+def observe(
+    served: ServedVersion,
+    others: Sequence[ServedVersion],
+    before: Look,
+    after: Look,
+    *,
+    most_in_progress: int,
+) -> Observed:
     """Compare two looks; ``after`` was taken now."""
     window_s = ns_to_seconds(after.at_ns - before.at_ns)
-    sizes = _more(after.rows_by_batches, before.rows_by_batches)
+    was, now = before.statistics, after.statistics
+    sizes = _more(now.batches_by_rows, was.batches_by_rows)
     busy_s, calls = after.busy_seconds - before.busy_seconds, after.calls - before.calls
-    pace, model = served.driver.pace, served.driver.latency_model
+    refusals = after.refusals - before.refusals
+    refusal_s = after.refusal_seconds - before.refusal_seconds
+    pace, model, executors = served.driver.pace, served.driver.latency_model, _executors_of(served)
+    executors_s = window_s * executors
     return Observed(
         model=str(served.model.tag),
         window_s=window_s,
         objective_ms=served.objective.slo_ms,
         one_row_ms=ns_to_ms(served.one_row_ns),
         cap=cap_numbers(pace),
-        answered=after.answered - before.answered,
-        expired=after.expired - before.expired,
-        refused=_more(after.refused, before.refused),
+        answered=now.answered - was.answered,
+        expired=now.expired - was.expired,
+        refused=_more(now.rejected_by_code, was.rejected_by_code),
+        held_in_vain=now.held_in_vain - was.held_in_vain,
+        refusal_ms=1_000 * refusal_s / refusals if refusals else 0.0,
         in_progress=(after.request_seconds - before.request_seconds) / window_s,
+        most_in_progress=most_in_progress,
         batches=sum(sizes.values()),
         rows=sum(rows * batches for rows, batches in sizes.items()),
-        reasons=_more(after.reasons, before.reasons),
+        reasons=_more(now.batches_by_reason, was.batches_by_reason),
         call_ms=1_000 * busy_s / calls if calls else 0.0,
-        busy_ratio=min(1.0, busy_s / window_s / pace.executors),
-        arriving_per_second=pace.rate.smooth_rows_per_second(after.at_ns),
+        busy_ratio=min(1.0, busy_s / executors_s),
+        arriving_per_second=(now.arrived_rows - was.arrived_rows) / window_s,
         capacity_per_second=capacity_rows_per_second(pace),
         slower_ratio=1.0 if model is None else model.statistics().tail_factor,
+        terminated=now.batches_terminated - was.batches_terminated,
+        given_up=now.executors_given_up - was.executors_given_up,
+        executors=executors,
+        executors_usable=now.executors_usable,
+        sharing=[str(each.model.tag) for each in others],
+        others_busy_ratio=(after.others_busy_seconds - before.others_busy_seconds) / executors_s,
     )
+
+
+def _calls_of(served: ServedVersion) -> Histogram:
+    assert served.measured is not None, "whoever is observed is measured"
+    return served.measured.seconds
+
+
+def _executors_of(served: ServedVersion) -> int:
+    assert served.measured is not None, "likewise"
+    return served.measured.executors
 
 
 def _more(after: Mapping[_Key, int], before: Mapping[_Key, int]) -> dict[_Key, int]:

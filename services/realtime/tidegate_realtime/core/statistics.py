@@ -86,6 +86,11 @@ class BatcherStatistics:
     """How many batches of each size were started: rows → batches."""
 
     @property
+    def in_progress(self) -> int:
+        """Requests that have not ended."""
+        return self.standby + self.waiting + self.running
+
+    @property
     def unaccounted(self) -> int:
         """Requests that were lost (above 0) or ended twice (below 0): anything but 0 is a bug."""
         return self.arrived - (

@@ -34,8 +34,8 @@ def explain(url: str, ref: str, window_s: float, json_to: str | None) -> None:
 
     URL is the operators' listener of a gateway, port 8002 by default. It watches its traffic for a
     moment and tells what bounds the batches: callers, load, deadlines, or the cap and its reason;
-    and who was refused, and why. A gateway with keys asks for one of scope admin: put it into the
-    variable TIDEGATE_KEY.
+    and who was refused or given up, and why. A gateway with keys asks for one of scope admin: put
+    it into the variable TIDEGATE_KEY.
     """
     from tidegate.ids import ModelRef
 
@@ -48,8 +48,10 @@ def explain(url: str, ref: str, window_s: float, json_to: str | None) -> None:
 def as_text(answer: Json) -> str:
     """Write an answer for a person."""
     each = f"{answer['batch_rows']:.1f} rows each (of at most {answer['cap']['effective']})"
-    head = f"{answer['model']} over {answer['window_s']:.3g} s"
-    lines = [f"{head}: {answer['rows']} rows in {answer['batches']} batches, {each}"]
+    ran = f"{answer['rows']} rows in {answer['batches']} batches, {each}"
+    lines = [
+        f"{answer['model']} over {answer['window_s']:.3g} s: {ran if answer['batches'] else 'idle'}"
+    ]
     for finding in answer["findings"]:
         lines += ["", finding["said"], f"  to change it: {finding['change']}"]
     return "\n".join(lines)

@@ -241,7 +241,7 @@ def forecast_families(snapshots: Sequence[Snapshot]) -> Iterator[Metric]:
     )
     yield histogram(
         "tidegate_forecast_ratio",
-        "Time to an answer by what was foretold when the request was admitted.",
+        "Time to an answer by what was foretold when the request came.",
         VERSION,
         [(each.labels, each.forecasts) for each in snapshots],
     )
