@@ -82,6 +82,7 @@ async def test_the_documentation_needs_no_network(echo: Model) -> None:
     links = re.findall(r"(?:src|href)=['\"]?([^'\" >]+)", page.text)
     assert sorted(set(links)) == ["/metrics", "/openapi.json"]
     assert "echo@1" in page.text
+    assert "As <code>application/octet-stream</code>: The JSON of the other form" in page.text
     assert f"curl {PUBLIC}/v1/models/echo:predict" in page.text
 
 

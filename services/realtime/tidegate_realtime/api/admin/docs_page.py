@@ -81,8 +81,19 @@ def _routes(document: Mapping[str, Any]) -> Iterator[str]:
             yield (
                 f"<details><summary><span class=verb>{verb.upper()}</span> "
                 f"<code>{escape(path)}</code> {escape(operation['summary'])}</summary>"
-                f"{_parameters(operation['parameters'])}<table>{rows}</table></details>"
+                f"{_parameters(operation['parameters'])}{_forms(operation)}"
+                f"<table>{rows}</table></details>"
             )
+
+
+def _forms(operation: Mapping[str, Any]) -> str:
+    """Explain the bodies that no schema can describe."""
+    contents = operation.get("requestBody", {}).get("content", {})
+    return "".join(
+        f"<p>As <code>{escape(kind)}</code>: {escape(content['schema']['description'])}</p>"
+        for kind, content in contents.items()
+        if "description" in content["schema"]
+    )
 
 
 def _parameters(parameters: list[Mapping[str, Any]]) -> str:
