@@ -142,20 +142,22 @@ async def test_no_switch_costs_an_answer_and_every_answer_has_one_version(tmp_pa
             clock=clock,
             tasks=tasks,
         )
-        await host.start()
-        edge.catalogue.readiness.state = State.READY
-        every_ns = Nanoseconds(NS_PER_SECOND // 10)
-        following = tasks.create_task(follow_aliases(host, every_ns=every_ns, draw=lambda: 0.5))
-        asking = tasks.create_task(traffic.run())
-        for number in range(SWITCHES):
-            store.move(CORRUPT)
-            await asyncio.sleep(0.4)
-            store.move(2 - number % 2)
-            await asyncio.sleep(0.8)
-            assert len(edge.catalogue.versions) == 1
-        asking.cancel()
-        following.cancel()
-        await host.aclose()
+        try:
+            await host.start()
+            edge.catalogue.readiness.state = State.READY
+            every_ns = Nanoseconds(NS_PER_SECOND // 10)
+            following = tasks.create_task(follow_aliases(host, every_ns=every_ns, draw=lambda: 0.5))
+            asking = tasks.create_task(traffic.run())
+            for number in range(SWITCHES):
+                store.move(CORRUPT)
+                await asyncio.sleep(0.4)
+                store.move(2 - number % 2)
+                await asyncio.sleep(0.8)
+                assert len(edge.catalogue.versions) == 1
+            asking.cancel()
+            following.cancel()
+        finally:
+            await host.aclose()
     assert traffic.faults == []
     assert min(traffic.answers[1], traffic.answers[2]) > SWITCHES
     assert len(store.closed) == SWITCHES + 1
