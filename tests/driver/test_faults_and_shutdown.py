@@ -151,7 +151,7 @@ async def test_totals_that_do_not_add_up_are_an_error_in_the_log(
 ) -> None:
     driver = build_driver()
     await send(driver)
-    driver._settled += 1  # as if some bug had ended a request twice
+    driver._tickets.settled += 1  # as if some bug had ended a request twice
     await driver.aclose()
     logged = json.loads(capsys.readouterr().err)
     assert (logged["event"], logged["level"]) == ("totals_differ", "error")

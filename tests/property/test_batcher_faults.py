@@ -236,7 +236,11 @@ class AnythingGoesWrong(RuleBasedStateMachine):
                 break
             self.now, before = Nanoseconds(max(self.now, model.wake_at_ns)), model.wake_at_ns
             self.tell(model, model.batcher.on_tick(self.now))
-            assert model.wake_at_ns is None or model.wake_at_ns > before, "woken for nothing"
+            assert model.wake_at_ns is None or model.wake_at_ns > before, (
+                "woken for nothing",
+                before,
+                model.wake_at_ns,
+            )
         self.now = Nanoseconds(max(self.now, until_ns))
 
     @invariant()

@@ -1,12 +1,12 @@
 """The driver: gives the batcher its events and obeys its commands, on asyncio.
 
-It is the only owner of futures and timers. A request costs one future and no task; a batch costs
-one hop from the backend's thread to the loop, which settles all its members.
+With ``tickets`` (who waits), ``calls`` (what runs) and ``alarm`` (what is due) it is the only owner
+of futures and timers. A request costs one future and no task; a batch costs one hop from the
+backend's thread to the loop, which settles all its members.
 """
 
 import asyncio
 from collections.abc import Hashable, Sequence
-from operator import itemgetter
 from typing import Final, assert_never
 
 from tidegate.clock import Clock
@@ -23,7 +23,6 @@ from tidegate_realtime.core.commands import (
     Expire,
     Fail,
     GiveUp,
-    Piece,
     Reject,
     StartBatch,
     Terminate,
@@ -34,29 +33,26 @@ from tidegate_realtime.core.limits import BatchLimits
 from tidegate_realtime.core.micro_batcher import MicroBatcher
 from tidegate_realtime.core.overhead import Overhead
 from tidegate_realtime.core.pace import Pace
-from tidegate_realtime.core.request import Request, State
+from tidegate_realtime.core.request import Request
 from tidegate_realtime.core.statistics import BatcherStatistics
 from tidegate_realtime.runtime.alarm import Alarm
-from tidegate_realtime.runtime.arrays import cut, gather, wrong_rows
+from tidegate_realtime.runtime.arrays import gather, wrong_rows
 from tidegate_realtime.runtime.calls import Calls
 from tidegate_realtime.runtime.outcomes import (
-    Answered,
     Cancelled,
     Expired,
     Failed,
-    Outcome,
     Rejected,
-    time_spent,
 )
 from tidegate_realtime.runtime.ports import Backend, BatchResult
 from tidegate_realtime.runtime.promise import Promise
 from tidegate_realtime.runtime.sharing import SharedExecutors
 from tidegate_realtime.runtime.ticket import Ticket
+from tidegate_realtime.runtime.tickets import Tickets
 from tidegate_realtime.runtime.totals import report_totals
 from tidegate_realtime.runtime.warm_up import teach, warm_up
 
 log: Final = get_logger(__name__)
-_LIVE: Final = frozenset({State.WAITING, State.RUNNING})
 
 
 class _UnusableBatchError(BackendError):
@@ -113,13 +109,9 @@ class BatchDriver:
         self._shared: SharedExecutors | None = None
         # Where all rows have one shape, which is the rule, nothing needs to be looked at.
         self._variable = [spec.name for spec in signature.inputs if VARIABLE in spec.row_shape]
-        self._tickets: dict[Request, Ticket] = {}
-        self._probes: dict[Request, Tensors] = {}
+        self._tickets = Tickets()
         self._outputs: dict[Batch, Tensors] = {}
         self._alarm = Alarm(clock, self._ring)
-        self._draining = False
-        self._drained = asyncio.Event()
-        self._settled = 0
         self._closed = False
 
     @property
@@ -204,7 +196,7 @@ class BatchDriver:
             return None
         (reject,) = commands
         assert isinstance(reject, Reject)
-        self._settled += 1
+        self._tickets.settled += 1
         return Rejected.of(reject, self.limits, model=self._name)
 
     def submit(
@@ -249,7 +241,7 @@ class BatchDriver:
         )
         commands = self._batcher.on_arrival(request, now_ns)
         ticket = Ticket(self, request, inputs, self._loop.create_future())
-        self._tickets[request] = ticket
+        self._tickets.add(ticket)
         self._obey(commands, now_ns)
         return ticket
 
@@ -259,10 +251,10 @@ class BatchDriver:
         The ticket resolves to ``Cancelled``. What waits never runs; what runs is computed and
         dropped, or ended early if nobody else waits for its batch.
         """
-        if ticket.request in self._tickets:
+        if ticket in self._tickets:
             now_ns = self._clock.now_ns()
             commands = self._batcher.on_cancel(ticket.request, now_ns)
-            self._settle(ticket.request, Cancelled())
+            self._tickets.settle(ticket.request, Cancelled())
             self._obey(commands, now_ns)
 
     def statistics(self) -> BatcherStatistics:
@@ -275,12 +267,9 @@ class BatchDriver:
         Bounded by the latest deadline that was admitted. Later submits end ``Rejected`` with code
         ``draining``. Cancelling stops the waiting, not the draining.
         """
-        self._draining = True
         now_ns = self._clock.now_ns()
         self._obey(self._batcher.on_drain(now_ns), now_ns)
-        if not self._tickets:
-            self._drained.set()
-        await self._drained.wait()
+        await self._tickets.all_ended()
 
     async def aclose(self) -> None:
         """End everything, in the order in which nothing is lost.
@@ -294,7 +283,7 @@ class BatchDriver:
             self._shared.leave(self._batcher.seat)
         if not self._closed:  # only now has every call ended
             self._closed = True
-            report_totals(self._name, self.statistics(), settled=self._settled)
+            report_totals(self._name, self.statistics(), settled=self._tickets.settled)
 
     def _shape_key(self, inputs: Tensors) -> Hashable:
         return tuple([inputs[name].shape[1:] for name in self._variable])
@@ -305,7 +294,7 @@ class BatchDriver:
                 case StartBatch():
                     self._start(command.batch)
                 case Answer():
-                    self._answer(command.batch, now_ns)
+                    self._tickets.answer(command.batch, self._outputs.pop(command.batch), now_ns)
                 case WakeAt():
                     self._alarm.set(command.at_ns, now_ns)
                 case Expire() | Fail() | Reject():
@@ -323,11 +312,11 @@ class BatchDriver:
     def _end(self, command: Expire | Fail | Reject, now_ns: Nanoseconds) -> None:
         match command:
             case Expire():
-                self._settle(command.request, Expired.of(command.request, now_ns))
+                self._tickets.settle(command.request, Expired.of(command.request, now_ns))
             case Fail():
                 for request in command.requests:
                     outcome = Failed(error=command.error, poison_row=command.poison_row)
-                    self._settle(request, outcome)
+                    self._tickets.settle(request, outcome)
             case Reject():
                 self._reject(command)
 
@@ -336,29 +325,21 @@ class BatchDriver:
             self._calls.terminate(command.batch)
         else:
             self._calls.give_up(command)
-            self._forget_probes(command.batch)
+            self._tickets.forget_probes(command.batch)
 
     def _reject(self, reject: Reject) -> None:
         if reject.probe is not None:
-            inputs = self._tickets[reject.request].inputs
-            self._probes[reject.probe] = cut(inputs, 0, reject.probe.rows)
+            self._tickets.keep_probe(reject.probe, reject.request)
         outcome = Rejected.of(reject, self.limits, model=self._name)
-        self._settle(reject.request, outcome)
+        self._tickets.settle(reject.request, outcome)
 
     def _start(self, batch: Batch) -> None:
         inputs: Tensors | BackendError
         try:
-            inputs = gather([self._rows_of(piece) for piece in batch.pieces])
+            inputs = gather([self._tickets.rows_of(piece) for piece in batch.pieces])
         except (ValueError, MemoryError) as error:  # rows that do not stack, or too many bytes
             inputs = _UnusableBatchError(f"cannot stack a batch of {batch.rows} rows: {error}")
         self._calls.begin(batch, inputs)
-
-    def _rows_of(self, piece: Piece) -> Tensors:
-        probed = self._probes.get(piece.request) if piece.request.is_probe else None
-        inputs = self._tickets[piece.request].inputs if probed is None else probed
-        if piece.rows == piece.request.rows:
-            return inputs
-        return cut(inputs, piece.first_row, piece.first_row + piece.rows)
 
     def on_result(self, batch: Batch, result: BatchResult, ended_at_ns: Nanoseconds) -> None:
         """Take in what a batch came to; told by ``runtime.calls``."""
@@ -378,45 +359,12 @@ class BatchDriver:
             took_ns = ended_at_ns - batch.started_at_ns
             commands = self._batcher.on_batch_end(batch, now_ns, took_ns=took_ns)
         self._obey(commands, now_ns)
-        self._forget_probes(batch)
+        self._tickets.forget_probes(batch)
 
     def on_executor(self) -> None:
         """Use an executor that has replaced one which hung; told by ``runtime.calls``."""
         now_ns = self._clock.now_ns()
         self._obey(self._batcher.on_executor_change(+1, now_ns), now_ns)
-
-    def _forget_probes(self, batch: Batch) -> None:
-        for piece in batch.pieces if self._probes else ():
-            if piece.request.state not in _LIVE:
-                self._probes.pop(piece.request, None)
-
-    def _answer(self, batch: Batch, now_ns: Nanoseconds) -> None:
-        outputs = self._outputs.pop(batch)
-        stop = 0
-        for piece in batch.pieces:
-            start, stop = stop, stop + piece.rows
-            if ticket := self._tickets.get(piece.request):  # else it ended, and nobody wants these
-                self._answer_piece(ticket, piece, cut(outputs, start, stop), now_ns)
-
-    def _answer_piece(
-        self, ticket: Ticket, piece: Piece, outputs: Tensors, now_ns: Nanoseconds
-    ) -> None:
-        request = piece.request
-        if piece.rows < request.rows:
-            ticket.answered.append((piece.first_row, outputs))
-            if request.state is not State.ANSWERED:
-                return
-            outputs = gather([part for _, part in sorted(ticket.answered, key=itemgetter(0))])
-        self._settle(request, Answered(outputs, *time_spent(request, now_ns)))
-
-    def _settle(self, request: Request, outcome: Outcome) -> None:
-        """End a request; the only place where a future is touched, in whatever state it is."""
-        future = self._tickets.pop(request).future
-        self._settled += 1
-        if not future.done():
-            future.set_result(outcome)
-        if self._draining and not self._tickets:
-            self._drained.set()
 
     def _ring(self, at_ns: Nanoseconds, now_ns: Nanoseconds) -> None:
         if self._overhead is not None:

@@ -1,0 +1,89 @@
+"""Who waits for an outcome: with what each has sent, and what has come for it so far."""
+
+import asyncio
+from operator import itemgetter
+from typing import Final
+
+from tidegate.inference.arrays import Tensors
+from tidegate.units import Nanoseconds
+from tidegate_realtime.core.commands import Batch, Piece
+from tidegate_realtime.core.request import Request, State
+from tidegate_realtime.runtime.arrays import cut, gather
+from tidegate_realtime.runtime.outcomes import Answered, Outcome, time_spent
+from tidegate_realtime.runtime.ticket import Ticket
+
+_LIVE: Final = frozenset({State.WAITING, State.RUNNING})
+
+
+class Tickets:
+    """The tickets of one driver, from ``submit`` until they are settled."""
+
+    def __init__(self) -> None:
+        """Let nobody wait yet; call it on the running loop."""
+        self.settled = 0
+        """Requests that have ended so far."""
+        self._open: dict[Request, Ticket] = {}
+        self._probes: dict[Request, Tensors] = {}
+        self._is_awaited = False
+        self._all_ended = asyncio.Event()
+
+    def __contains__(self, ticket: Ticket) -> bool:
+        """Whether its request has not ended."""
+        return ticket.request in self._open
+
+    def add(self, ticket: Ticket) -> None:
+        """Let somebody wait."""
+        self._open[ticket.request] = ticket
+
+    def settle(self, request: Request, outcome: Outcome) -> None:
+        """End a request; the only place where a future is touched, in whatever state it is."""
+        future = self._open.pop(request).future
+        self.settled += 1
+        if not future.done():
+            future.set_result(outcome)
+        if self._is_awaited and not self._open:
+            self._all_ended.set()
+
+    async def all_ended(self) -> None:
+        """Wait until nobody waits, after the last one has come; cancelling changes nothing."""
+        self._is_awaited = True
+        if not self._open:
+            self._all_ended.set()
+        await self._all_ended.wait()
+
+    def keep_probe(self, probe: Request, refused: Request) -> None:
+        """Let a probe have the first rows of whom it stands in for, who is about to end."""
+        self._probes[probe] = cut(self._open[refused].inputs, 0, probe.rows)
+
+    def forget_probes(self, batch: Batch) -> None:
+        """Let go of the inputs of probes that have ended."""
+        for piece in batch.pieces if self._probes else ():
+            if piece.request.state not in _LIVE:
+                self._probes.pop(piece.request, None)
+
+    def rows_of(self, piece: Piece) -> Tensors:
+        """Return the inputs of a piece, as views."""
+        probed = self._probes.get(piece.request) if piece.request.is_probe else None
+        inputs = self._open[piece.request].inputs if probed is None else probed
+        if piece.rows == piece.request.rows:
+            return inputs
+        return cut(inputs, piece.first_row, piece.first_row + piece.rows)
+
+    def answer(self, batch: Batch, outputs: Tensors, now_ns: Nanoseconds) -> None:
+        """Hand the outputs of a batch to those who wait for them."""
+        stop = 0
+        for piece in batch.pieces:
+            start, stop = stop, stop + piece.rows
+            if ticket := self._open.get(piece.request):  # else it ended, and nobody wants these
+                self._answer_piece(ticket, piece, cut(outputs, start, stop), now_ns)
+
+    def _answer_piece(
+        self, ticket: Ticket, piece: Piece, outputs: Tensors, now_ns: Nanoseconds
+    ) -> None:
+        request = piece.request
+        if piece.rows < request.rows:
+            ticket.answered.append((piece.first_row, outputs))
+            if request.state is not State.ANSWERED:
+                return
+            outputs = gather([part for _, part in sorted(ticket.answered, key=itemgetter(0))])
+        self.settle(request, Answered(outputs, *time_spent(request, now_ns)))
