@@ -55,11 +55,10 @@ def load(ref: str, url: str, timeout_s: float, json_to: str | None) -> None:
 
     path = f"/admin/v1/models/{quote(str(ModelRef.parse(ref)))}/load"
     answer = ask_gateway(url, path, timeout_s=timeout_s, method="POST")
-    tag = f"{answer['name']}@{answer['version']}"
-    asked = [*map(str, answer["aliases"]), *(["no version"] if answer["is_default"] else [])]
-    who = f" and whoever asks for {', '.join(asked)}" if asked else ""
-    text = f"{tag} ({answer['digest']}) answers /versions/{answer['version']}{who}"
-    emit(answer, json_to=json_to, text=text)
+    version, aliases = str(answer["version"]), map(str, answer["aliases"])
+    names = [version, *aliases, *(["no version"] if answer["is_default"] else [])]
+    tag = f"{answer['name']}@{version} ({answer['digest']})"
+    emit(answer, json_to=json_to, text=f"{tag} answers who asks for {' or '.join(names)}")
 
 
 @click.command(
