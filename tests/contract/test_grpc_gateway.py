@@ -5,8 +5,8 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -75,44 +75,40 @@ def test_a_gateway_says_where_grpc_is_and_answers_it_beside_http(http_store: Pat
         assert gateway.terminate() == 0
 
 
+@contextmanager
+def stopped_in_a_call(
+    store: Path, folder: Path, *, turns: int, environment: dict[str, str] | None = None
+) -> Iterator[tuple[Gateway, grpc.Channel, "Future[str]"]]:
+    """Ask a gateway for something long, and stop it; yield how the call will have ended."""
+    config = folder / "tidegate.toml"
+    config.write_text(SLOW_CONFIG)
+    slow = infer_request("slow", {"input": ("FP32", np.array([[turns]], np.float32))})
+    arguments = ("--model", "slow", "--config", str(config))
+    with (
+        with_grpc(store, *arguments, environment=environment) as (gateway, target),
+        grpc.insecure_channel(target) as channel,
+        ThreadPoolExecutor(max_workers=1) as caller,
+    ):
+        end = caller.submit(status, channel, "ModelInfer", slow)
+        gateway.wait_for(1, "tidegate_batches_total", model="slow")
+        gateway.process.send_signal(signal.SIGTERM)
+        yield gateway, channel, end
+
+
 @pytest.mark.field_fault("S-53")
 def test_a_stop_answers_the_calls_that_were_accepted(http_store: Path, tmp_path: Path) -> None:
-    config = tmp_path / "tidegate.toml"
-    config.write_text(SLOW_CONFIG)
-    slow = infer_request("slow", {"input": ("FP32", np.array([[600]], np.float32))})
-    with with_grpc(http_store, "--model", "slow", "--config", str(config)) as (gateway, target):
-        answers: list[v2.ModelInferResponse] = []
-        with grpc.insecure_channel(target) as channel:
-            asking = threading.Thread(
-                target=lambda: answers.append(call(channel, "ModelInfer", slow))
-            )
-            asking.start()
-            gateway.wait_for(1, "tidegate_batches_total", model="slow")
-            gateway.process.send_signal(signal.SIGTERM)
-            asking.join()
-            assert output_arrays(answers[0])["output"].tolist() == [[600]]
-            assert gateway.process.wait(timeout=30) == 0
-            assert status(channel, "ServerLive", v2.ServerLiveRequest()) == "UNAVAILABLE"
+    with stopped_in_a_call(http_store, tmp_path, turns=600) as (gateway, channel, end):
+        assert end.result() == "OK"
+        assert gateway.process.wait(timeout=30) == 0
+        assert status(channel, "ServerLive", v2.ServerLiveRequest()) == "UNAVAILABLE"
         assert '"answered": 1' in gateway.log.read_text()
 
 
 def test_a_stop_is_not_held_up_for_ever_by_a_call(http_store: Path, tmp_path: Path) -> None:
-    config = tmp_path / "tidegate.toml"
-    config.write_text(SLOW_CONFIG)
     limit = {"TIDEGATE_SERVE__DRAIN_LIMIT_MS": "300"}
-    slow = infer_request("slow", {"input": ("FP32", np.array([[2_000]], np.float32))})
-    arguments = ("--model", "slow", "--config", str(config))
-    with with_grpc(http_store, *arguments, environment=limit) as (gateway, target):
-        ends: list[str] = []
-        with grpc.insecure_channel(target) as channel:
-            asking = threading.Thread(
-                target=lambda: ends.append(status(channel, "ModelInfer", slow))
-            )
-            asking.start()
-            gateway.wait_for(1, "tidegate_batches_total", model="slow")
-            gateway.process.send_signal(signal.SIGTERM)
-            asking.join()
-            assert ends[0] != "OK"
+    stopped = stopped_in_a_call(http_store, tmp_path, turns=2_000, environment=limit)
+    with stopped as (gateway, _, end):
+        assert end.result() != "OK"
         gateway.process.wait(timeout=30)
 
 

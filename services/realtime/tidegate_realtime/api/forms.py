@@ -18,7 +18,7 @@ from tidegate.oip.limits import DEFAULT_LIMITS
 from tidegate.oip.parameters import Parameter, Parameters, check_parameters
 from tidegate.oip.parsing import parse
 from tidegate.oip.raw import decode_raw_request
-from tidegate.oip.request import decode_request
+from tidegate.oip.request import InferRequest, decode_request
 from tidegate.oip.response import (
     EncodedReply,
     check_reply_size,
@@ -71,24 +71,34 @@ class Form(Protocol):
         ...
 
 
+def asked_of(request: InferRequest, served: ServedVersion) -> Asked:
+    """Hold a request of the protocol, however it came, to the signature of a version.
+
+    Raises:
+        SignatureMismatchError: The model reads other inputs, or has no such output.
+        NeedsBinaryError: A 16-bit float as JSON.
+        UnsupportedParameterError: A classification of what has no order.
+    """
+    served.model.signature.check(request.inputs)
+    return Asked(
+        inputs=request.inputs,
+        rows=request.rows,
+        id=request.id,
+        outputs=asked_outputs(request.outputs, served, binary=request.binary),
+        parameters=request.parameters,
+    )
+
+
 class InferForm:
     """``POST /v2/models/{m}/infer``: tensors in, tensors out."""
 
     def decode(self, body: bytes, served: ServedVersion, *, json_bytes: int | None = None) -> Asked:
         """Read an OIP request: JSON, JSON and bytes, or the bytes of one row alone."""
-        signature = served.model.signature
         if json_bytes == 0 and body:
-            request = decode_raw_request(body, signature)
+            request = decode_raw_request(body, served.model.signature)
         else:
             request = decode_request(body, json_bytes=json_bytes)
-        signature.check(request.inputs)
-        return Asked(
-            inputs=request.inputs,
-            rows=request.rows,
-            id=request.id,
-            outputs=asked_outputs(request.outputs, served, binary=request.binary),
-            parameters=request.parameters,
-        )
+        return asked_of(request, served)
 
     def encode(
         self, served: ServedVersion, asked: Asked, outputs: Tensors, *, request_id: str

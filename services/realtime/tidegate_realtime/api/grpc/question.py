@@ -9,9 +9,9 @@ from tidegate.oip.protobuf.request import decode_message
 from tidegate.oip.protobuf.response import encode_message
 from tidegate.oip.protobuf.v2_pb2 import ModelInferRequest
 from tidegate.units import Nanoseconds
-from tidegate_realtime.api.asked_outputs import asked_outputs, named_outputs
+from tidegate_realtime.api.asked_outputs import named_outputs
 from tidegate_realtime.api.bodies import HeldBodies
-from tidegate_realtime.api.forms import Asked
+from tidegate_realtime.api.forms import Asked, asked_of
 from tidegate_realtime.api.grpc.calls import AUTHORIZATION, REQUEST_ID, Call, check_names, parse
 from tidegate_realtime.api.routing import Action
 from tidegate_realtime.api.scopes import SCOPES
@@ -84,14 +84,7 @@ class GrpcQuestion:
         assert self._message is not None, "called once"
         request = decode_message(self._message)
         self._message = None  # the arrays have the bytes; twice would be too much of them
-        served.model.signature.check(request.inputs)
-        return Asked(
-            inputs=request.inputs,
-            rows=request.rows,
-            id=request.id,
-            outputs=asked_outputs(request.outputs, served, binary=request.binary),
-            parameters=request.parameters,
-        )
+        return asked_of(request, served)
 
     def on_departure(self, call: Callable[[], None]) -> None:
         """Do nothing: when a caller leaves, gRPC cancels the handler."""
