@@ -1,7 +1,8 @@
 """The one table of all timeouts says what the code does; each line has a test of its effect too.
 
 Headers: tests/contract/test_http_hostile.py. Body: tests/driver/test_gateway_sweeper.py. Objective,
-deadline of the caller, longest deadline, hanging call: tests/driver/test_gateway_deadlines.py.
+deadline of the caller, longest deadline, hanging call, lost call:
+tests/driver/test_gateway_deadlines.py.
 Drain: tests/contract/test_http_lifecycle.py.
 """
 
@@ -21,6 +22,7 @@ from tidegate_realtime.api.sweeper import (
     UPLOAD_LIMIT_NS,
 )
 from tidegate_realtime.core.admission import STUCK
+from tidegate_realtime.core.executors import HUNG_LEAST_NS, HUNG_TAILS
 from tidegate_realtime.main.gateway import CLOSE_LIMIT_S
 from tidegate_realtime.settings import ServeSettings
 
@@ -45,6 +47,7 @@ def test_the_table_of_timeouts_says_how_long_each_one_is() -> None:
         "deadline of the caller": "`timeout` µs, `Tidegate-Deadline-Ms` ms",
         "longest deadline": f"`serve.max_deadline_ms` ({settings.max_deadline_ms:,} ms)",
         "hanging call": f"{STUCK} times its promise",
+        "lost call": f"{HUNG_TAILS} times its promise, {HUNG_LEAST_NS // NS_PER_SECOND} s at least",
         "kept connection": f"granian 5 s, uvicorn {uvicorn.KEEP_ALIVE_S} s",
         "drain": f"`serve.drain_limit_ms` ({settings.drain_limit_ms:,} ms)",
         "last call": f"{CLOSE_LIMIT_S:g} s",
