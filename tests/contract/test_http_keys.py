@@ -87,10 +87,22 @@ def test_every_public_route_asks_for_a_key_for_its_model_or_is_open(guarded: Gua
     for path in ("/v2/models/echo", "/v2/models/echo/ready", "/v1/models/echo"):
         assert guarded.statuses("GET", path) == [401, 401, 403, 403, 403, 200]
         assert guarded.statuses("GET", path.replace("echo", "none"))[2:] == [403, 403, 403, 403]
-    assert guarded.statuses("GET", "/v1/models") == [401, 401, 403, 403, 200, 200]
+    for path in ("/v1/models", "/v2/models/stats"):
+        assert guarded.statuses("GET", path) == [401, 401, 403, 403, 200, 200]
+    for path in ("/v2/models/echo/config", "/v2/models/echo/versions/1/stats"):
+        assert guarded.statuses("GET", path) == [401, 401, 403, 403, 403, 200]
     for path in (INFER, PREDICT, "/v2/models/echo/versions/1/infer"):
         assert guarded.statuses("POST", path) == [401, 401, 403, 403, 403, 400]
         assert guarded.statuses("GET", path) == [405] * 6
+
+
+@pytest.mark.field_fault("P-19")
+def test_a_list_names_the_models_of_its_key_alone(guarded: Guarded) -> None:
+    for key, models in (("only ids", ["ids"]), ("predict", ["echo"])):
+        with httpx.Client(base_url=guarded.gateway.url, headers=guarded.headers[key]) as client:
+            assert client.get("/v1/models").json() == {"models": models}
+            statistics = client.get("/v2/models/stats").json()["model_stats"]
+            assert [each["name"] for each in statistics] == models
 
 
 @pytest.mark.field_fault("P-19")

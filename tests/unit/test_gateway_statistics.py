@@ -9,6 +9,8 @@ from tidegate.clock import ManualClock
 from tidegate_realtime.api.metrics import MeasuredBackend
 from tidegate_realtime.api.model_config import model_config
 from tidegate_realtime.api.model_statistics import model_statistics
+from tidegate_realtime.api.predicting import FORMS
+from tidegate_realtime.api.routing import Action
 from tidegate_realtime.api.spending import CallTimes, Spent, Stages
 
 NOTHING = {"count": 0, "ns": 0}
@@ -66,6 +68,15 @@ def test_statistics_have_tritons_shape(tmp_path: Path) -> None:
             for rows, ns in ((1, 300), (4, 500))
         ],
     }
+
+
+async def test_every_route_is_a_prediction_or_answered_without_one(tmp_path: Path) -> None:
+    model = edges.load(onnx_models.echo(tmp_path / "echo.onnx"))
+    edge = edges.serve([model], clock=ManualClock())
+    try:
+        assert edge.lookups.actions == set(Action) - FORMS.keys()
+    finally:
+        await edge.catalogue.versions[0].driver.aclose()
 
 
 def test_the_configuration_leaves_the_rows_out_of_the_dimensions(tmp_path: Path) -> None:

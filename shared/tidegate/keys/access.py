@@ -22,6 +22,8 @@ class Principal:
     """For the log; ``None`` where no key is asked for."""
     best_priority: int = 1
     """The best class that it may ask for: 1 highest, 2 normal, 3 bulk."""
+    models: tuple[str, ...] | None = None
+    """The only models that it may see where it asks for none by name; ``None``: all."""
 
 
 ANYBODY: Final = Principal(tenant="anonymous")
@@ -67,7 +69,12 @@ class Access:
             return ANYBODY
         key = self._ring.find(_token(authorization))
         _check(key, scope, model)
-        return Principal(tenant=key.tenant, key_id=key.id, best_priority=key.best_priority)
+        return Principal(
+            tenant=key.tenant,
+            key_id=key.id,
+            best_priority=key.best_priority,
+            models=key.models,
+        )
 
 
 def _token(authorization: str | None) -> Token:

@@ -49,8 +49,8 @@ class Endpoint:
             if route.action in FORMS:
                 return await self._predictor.answer(exchange, route)
             shown = exchange.header("authorization")
-            self._policy.access.authorize(shown, SCOPES[route.action], route.model)
-            return self._lookups.answer(route)
+            principal = self._policy.access.authorize(shown, SCOPES[route.action], route.model)
+            return self._lookups.answer(route, models=principal.models)
         except TidegateError as error:
             self._metrics.refused(error.code)
             problem = Problem.of_error(error)

@@ -1,8 +1,8 @@
 """Answers that need no model: what this server is, what it serves, and whether it is ready."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Final
+from typing import Final, TypeAlias
 
 from tidegate import __version__
 from tidegate.errors import TidegateError
@@ -32,6 +32,10 @@ EXTENSIONS: Final = (
 _SERVER: Final = {"name": "tidegate", "version": __version__, "extensions": EXTENSIONS}
 
 
+Seen: TypeAlias = Callable[[str], bool]
+"""Whether a list may name a model."""
+
+
 class Lookups:
     """Everything but predictions."""
 
@@ -50,30 +54,50 @@ class Lookups:
             Action.MODEL_READY: self._model_ready,
             Action.MODEL_CONFIG: lambda route: json_reply(200, model_config(self._find(route))),
             Action.MODEL_STATISTICS: lambda route: self._statistics([self._find(route)]),
-            Action.STATISTICS: lambda _: self._statistics(self._catalogue.versions),
-            Action.MODELS_V1: lambda _: json_reply(200, {"models": self._catalogue.names}),
             Action.MODEL_V1: self._model_ready,
+        }
+        self._lists: Mapping[Action, Callable[[Seen], Reply]] = {
+            Action.STATISTICS: self._all_statistics,
+            Action.MODELS_V1: self._names,
         }
 
     @property
     def actions(self) -> AbstractSet[Action]:
         """What is answered here: all that is no prediction."""
-        return self._answers.keys()
+        return self._answers.keys() | self._lists.keys()
 
-    def answer(self, route: Route) -> Reply:
+    def answer(self, route: Route, *, models: Collection[str] | None = None) -> Reply:
         """Answer a route that is no prediction.
+
+        Args:
+            route: What is asked.
+            models: The only ones that a list may name; ``None``: all. A model that the route names
+                is answered: whoever asks for it has been let through.
 
         Raises:
             RequestRejectedError: There is no such model or version here.
         """
+        if route.action in self._lists:
+            return self._lists[route.action](lambda name: models is None or name in models)
         return self._answers[route.action](route)
+
+    def _names(self, seen: Seen) -> Reply:
+        return json_reply(200, {"models": list(filter(seen, self._catalogue.names))})
+
+    def _all_statistics(self, seen: Seen) -> Reply:
+        versions = self._catalogue.versions
+        return self._statistics([served for served in versions if seen(served.model.tag.name)])
 
     def _model_ready(self, route: Route) -> Reply:
         try:
-            name = self._find(route).model.tag.name
-        except NotReadyError as error:  # a version that is being loaded: the server stays ready
+            served = self._find(route)
+            if not served.driver.is_available:
+                tag = served.model.tag
+                raise NotReadyError(f"A call of {tag} hung, and what runs it is being replaced.")
+        except NotReadyError as error:  # one version that is not: the server stays ready
             return self._unready(error, {"name": route.model, "ready": False})
-        return self._ready({"name": name, "ready": self._catalogue.readiness.is_ready})
+        content = {"name": served.model.tag.name, "ready": self._catalogue.readiness.is_ready}
+        return self._ready(content)
 
     def _find(self, route: Route) -> ServedVersion:
         return self._catalogue.find(str(route.model), route.version)

@@ -33,6 +33,7 @@ class InferenceService:
     def __init__(self, edge: Edge) -> None:
         """Take what answers over HTTP, too."""
         self._scorer = edge.scorer
+        self._metrics = edge.metrics
         self._lookups = edge.lookups
         self._access = edge.policy.access
         self._bodies = edge.sweeper.bodies
@@ -81,8 +82,11 @@ class InferenceService:
 
     def _looked_up(self, lookup: Lookup, raw: bytes, call: Call) -> bytes:
         route = lookup.route(parse(raw, lookup.request))
-        self._access.authorize(call.header(AUTHORIZATION), SCOPES[route.action], route.model)
-        return lookup.write(self._lookups.answer(route).body)
+        shown = call.header(AUTHORIZATION)
+        principal = self._access.authorize(shown, SCOPES[route.action], route.model)
+        return lookup.write(self._lookups.answer(route, models=principal.models).body)
 
     def _refuse(self, call: Call, problem: Problem) -> bytes:
+        """Refuse what is not counted as a prediction."""
+        self._metrics.refused(problem.code)
         return call.refuse(problem, request_id=self._ids.choose(call.header(REQUEST_ID)))
