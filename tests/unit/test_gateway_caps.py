@@ -22,15 +22,15 @@ def measured(objective_ms: int, memory_rows: int | None = None) -> Pace:
 
 
 def test_each_bound_is_told_and_which_of_them_is_the_cap() -> None:
-    assert cap_numbers(measured(40)) == (16, 8, 32, 32, 1, "slo")
-    assert cap_numbers(measured(1_000, memory_rows=4)) == (4, 32, 32, 4, 1, "memory")
-    assert cap_numbers(measured(1_000)) == (32, 32, 32, 32, 1, "measured")
+    assert cap_numbers(measured(40)) == (16, 8, 8, 32, 32, 1, "slo")
+    assert cap_numbers(measured(1_000, memory_rows=4)) == (4, 4, 32, 32, 4, 1, "memory")
+    assert cap_numbers(measured(1_000)) == (32, 32, 32, 32, 32, 1, "measured")
 
 
 def test_a_model_that_is_too_slow_for_its_objective_runs_row_by_row() -> None:
-    assert cap_numbers(measured(5)) == (1, 0, 1, 1, 1, "too_slow")
+    assert cap_numbers(measured(5)) == (1, 1, 0, 1, 1, 1, "too_slow")
 
 
 def test_without_a_promise_the_cap_is_the_one_that_was_set() -> None:
     pace = Pace(None, objective_ns=None, overhead=None, executors=1, limits=BatchLimits(cap_rows=7))
-    assert cap_numbers(pace) == (7, 7, 7, 7, 1, "set")
+    assert cap_numbers(pace) == (7, 7, 7, 7, 7, 1, "set")

@@ -15,7 +15,7 @@ BUSY = Observed(
     window_s=2.0,
     objective_ms=50.0,
     one_row_ms=4.1,
-    cap=CapNumbers(effective=32, slo=32, knee=128, memory=256, need=4, limited_by="slo"),
+    cap=CapNumbers(effective=32, calm=32, slo=32, knee=128, memory=256, need=4, limited_by="slo"),
     answered=4_000,
     expired=0,
     refused={},
@@ -114,7 +114,7 @@ def test_full_batches_lead_to_the_cap_and_its_reason() -> None:
 
 
 def test_batches_that_rows_in_a_hurry_have_filled_further_are_full() -> None:
-    cap = BUSY.cap._replace(effective=58, slo=16)
+    cap = BUSY.cap._replace(effective=58, calm=16)
     observed = replace(BUSY, cap=cap, rows=5_320)
     assert "they hold 26.6 rows, and are full with 16 to 58" in said(observed, "full")
     assert "Beyond 16, which leave room for who just missed a call" in said(observed, "cap_slo")

@@ -14,17 +14,16 @@ class CapNumbers(NamedTuple):
     """Rows of a model call; each bound as if it were the only one."""
 
     effective: int
+    """The most, even for rows in a hurry."""
+    calm: int
+    """What leaves room for a request that just missed a call: batches are full with it."""
     slo: int
+    """The same as the objective alone allows it; 0: not even one row leaves so much room."""
     knee: int
     memory: int
     need: int
     """What the present load asks for."""
     limited_by: CapLimit
-
-    @property
-    def calm(self) -> int:
-        """What leaves room for a request that just missed a call: batches are full with it."""
-        return max(1, min(self.effective, self.slo))
 
     def rows(self) -> dict[str, int]:
         """Return each number by its name."""
@@ -44,6 +43,7 @@ def cap_numbers(pace: Pace) -> CapNumbers:
         case Cap():
             return CapNumbers(
                 effective=rows,
+                calm=pace.calm_rows,
                 slo=cap.slo_rows,
                 knee=cap.knee_rows,
                 memory=cap.memory_rows,
@@ -51,6 +51,6 @@ def cap_numbers(pace: Pace) -> CapNumbers:
                 limited_by=cap.limited_by,
             )
         case Infeasible():
-            return CapNumbers(rows, 0, rows, rows, pace.need_rows, "too_slow")
+            return CapNumbers(rows, rows, 0, rows, rows, pace.need_rows, "too_slow")
         case None:
-            return CapNumbers(rows, rows, rows, rows, pace.need_rows, "set")
+            return CapNumbers(rows, rows, rows, rows, rows, pace.need_rows, "set")

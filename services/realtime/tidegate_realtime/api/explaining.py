@@ -317,7 +317,6 @@ def _cap(observed: Observed) -> Finding:
     said, change = _CAPS[observed.cap.limited_by]
     rows = _counted(observed.cap.effective, "row")
     numbers = {
-        "slo_rows": observed.cap.slo,
         "objective": f"{observed.objective_ms:g} ms",
         "one_row": f"{observed.one_row_ms:.3g} ms",
         "model": observed.model.partition("@")[0],

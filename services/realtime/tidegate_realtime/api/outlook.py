@@ -1,4 +1,8 @@
-"""What a version could take, and how long it has to go, from what is known of it now."""
+"""What a version could take, and how long it has to go, from what is known of it now.
+
+Full batches are those that leave room for who just missed one. Larger ones carry a little more, but
+only under a load under which some are lost in any case, and that is no capacity to count on.
+"""
 
 from tidegate_realtime.core.pace import Pace
 
@@ -7,8 +11,8 @@ _NS_PER_SECOND = 1e9
 
 def capacity_rows_per_second(pace: Pace) -> float:
     """Return what all executors do with full batches; 0 if nothing was measured."""
-    call_s = _call_s(pace, pace.cap_rows)
-    return pace.executors * pace.cap_rows / call_s if call_s else 0.0
+    call_s = _call_s(pace, pace.calm_rows)
+    return pace.executors * pace.calm_rows / call_s if call_s else 0.0
 
 
 def drain_seconds(pace: Pace, queued_rows: int) -> float:
@@ -16,8 +20,8 @@ def drain_seconds(pace: Pace, queued_rows: int) -> float:
 
     What runs at this moment is not counted, so that an empty queue is 0.
     """
-    full, rest = divmod(queued_rows, pace.cap_rows)
-    work_s = full * _call_s(pace, pace.cap_rows) + (_call_s(pace, rest) if rest else 0.0)
+    full, rest = divmod(queued_rows, pace.calm_rows)
+    work_s = full * _call_s(pace, pace.calm_rows) + (_call_s(pace, rest) if rest else 0.0)
     return work_s / pace.executors
 
 

@@ -231,7 +231,7 @@ def forecast_families(snapshots: Sequence[Snapshot]) -> Iterator[Metric]:
     """Yield what is foretold, and how right that was."""
     yield gauge(
         "tidegate_cap_rows",
-        "Most rows of a model call by each limit; effective is the least of slo, knee and memory.",
+        "Most rows of a model call; beyond slo, up to effective, only of rows that cannot wait.",
         (*VERSION, "limit"),
         [
             ((*each.labels, limit), rows)
