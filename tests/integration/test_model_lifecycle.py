@@ -10,6 +10,7 @@ from typing import cast
 import httpx
 import pytest
 
+from tests.fixtures.clients import run_client
 from tests.fixtures.gateways import Gateway, command, free_port, running_gateway
 from tests.fixtures.switching import (
     CORRUPT,
@@ -202,6 +203,11 @@ def test_model_files_never_come_by_http(gateway: Gateway) -> None:
     assert (broken.status_code, broken.json()["code"]) == (400, "malformed_json")
     for path in ("/admin/v1/models/..%2Frisk/load", "/v2/repository/models/RISK/load"):
         assert operate(gateway, path).status_code == 404
+
+
+def test_a_client_of_triton_controls_what_is_loaded(gateway: Gateway) -> None:
+    operators = gateway.admin_url.removeprefix("http://")
+    assert run_client("tritonclient", "triton_repository.py", operators) == "ok\n"
 
 
 def test_an_alias_moves_from_the_state_that_was_seen_or_not_at_all(gateway: Gateway) -> None:
