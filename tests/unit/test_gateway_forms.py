@@ -62,6 +62,20 @@ def test_labels_make_objects_with_the_label_first(table: ServedVersion) -> None:
     )
 
 
+def test_a_reply_for_people_has_exactly_these_bytes(table: ServedVersion) -> None:
+    values = np.array([[0.25, 0.75], [1.0, 0.0]], np.float32)
+    asked = Asked(inputs={}, rows=2, outputs=())
+    written = FORM.encode(table, asked, {"output": values}, request_id="r-1")
+    assert written.json_bytes is None
+    assert written.body == (
+        b'{"predictions":[{"label":"leaves","probability":0.75,"prediction":[0.25,0.75]},'
+        b'{"label":"stays","probability":1.0,"prediction":[1.0,0.0]}],'
+        b'"model_name":"echo","model_version":"1","model_digest":"'
+        + edges.DIGEST.encode()
+        + b'","served_by":"model","request_id":"r-1"}'
+    )
+
+
 def test_named_columns_become_the_models_input(table: ServedVersion) -> None:
     rows = [{"age": 40, "plan": "paid", "ignored": None}, [7.5, "free"]]
     assert decode(table, {"instances": rows}).inputs["input"].tolist() == [[40, 1], [7.5, 0]]
