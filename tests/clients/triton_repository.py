@@ -1,4 +1,4 @@
-"""tritonclient's control of models, unmodified: ``triton_repository.py HOST:PORT`` of the operators."""
+"""tritonclient's control of models, unmodified, against a gateway's listener for operators."""
 
 import sys
 from collections.abc import Callable
