@@ -150,6 +150,21 @@ async def test_nobody_waits_for_a_call_that_hangs_however_long_he_would(echo: Mo
         assert found == (500, "model_failed", 5_000)
 
 
+@pytest.mark.field_fault("S-31")
+async def test_a_model_is_not_ready_while_what_runs_it_is_being_replaced(echo: Model) -> None:
+    backend = stalling(100)
+    backend.replacing_takes_s = 3.0
+    async with serving(echo, backend=backend) as (edge, _):
+        await asyncio.sleep(5)
+        await timed(edge, infer(ROW, header="99999999"))
+        ready = FakeExchange(path="/v2/models/echo/ready", method="GET")
+        reply = await edge.endpoint.answer(ready)
+        assert (reply.status, code(reply)) == (503, "not_ready")
+        assert await timed(edge, infer(ROW)) == (503, "backend_unavailable", 0)
+        await asyncio.sleep(3)
+        assert (await edge.endpoint.answer(ready)).status == 200
+
+
 @pytest.mark.parametrize(("header", "ends_ms"), [("80", 80), (None, 130)])
 async def test_a_wish_runs_from_the_headers_even_while_the_body_is_coming(
     echo: Model, header: str | None, ends_ms: float

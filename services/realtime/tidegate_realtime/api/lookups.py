@@ -90,14 +90,18 @@ class Lookups:
 
     def _model_ready(self, route: Route) -> Reply:
         try:
-            served = self._find(route)
-            if not served.driver.is_available:
-                tag = served.model.tag
-                raise NotReadyError(f"A call of {tag} hung, and what runs it is being replaced.")
+            name = self._find_available(route).model.tag.name
         except NotReadyError as error:  # one version that is not: the server stays ready
             return self._unready(error, {"name": route.model, "ready": False})
-        content = {"name": served.model.tag.name, "ready": self._catalogue.readiness.is_ready}
-        return self._ready(content)
+        return self._ready({"name": name, "ready": self._catalogue.readiness.is_ready})
+
+    def _find_available(self, route: Route) -> ServedVersion:
+        served = self._find(route)
+        if not served.driver.is_available:
+            raise NotReadyError(
+                f"A call of {served.model.tag} hung, and what runs it is being replaced."
+            )
+        return served
 
     def _find(self, route: Route) -> ServedVersion:
         return self._catalogue.find(str(route.model), route.version)
