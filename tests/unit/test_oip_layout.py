@@ -10,6 +10,7 @@ from tidegate.errors import RequestRejectedError
 from tidegate.oip import NamedOutput, ResponseTag, WireLimits, decode_request, encode_response
 from tidegate.oip.layout import json_length
 from tidegate.oip.raw import decode_raw_request
+from tidegate.oip.request import _HEADS as known_heads
 from tidegate.tensors.signature import Signature, TensorSpec
 
 TAG = ResponseTag(model_name="risk", model_version="7", parameters={"tidegate_digest": "sha256:ab"})
@@ -233,3 +234,27 @@ def test_a_raw_body_that_is_no_row_is_refused(asked: Signature, body: bytes) -> 
     with pytest.raises(RequestRejectedError, match="body without JSON") as caught:
         decode_raw_request(body, asked)
     assert caught.value.code == "binary_layout"
+
+
+def test_requests_with_the_same_json_have_their_own_bytes() -> None:
+    text = orjson.dumps({"inputs": [tensor("a", "INT8", [1, 2], 2)]})
+    reads = [decode_request(text + bytes([n, 1]), json_bytes=len(text)) for n in range(3)]
+    assert [read.inputs["a"].tolist() for read in reads] == [[[0, 1]], [[1, 1]], [[2, 1]]]
+    assert "1 bytes are left" in refusal([tensor("a", "INT8", [1, 2], 2)], b"1")
+
+
+def test_json_is_remembered_within_bounds_and_never_with_what_callers_send() -> None:
+    def remembered(**outside: object) -> bool:
+        text = orjson.dumps({"inputs": [tensor("a", "INT8", [1], 1)], **outside})
+        decode_request(text + b"1", json_bytes=len(text))
+        assert len(known_heads) <= 256
+        return text in known_heads
+
+    assert remembered(parameters={"priority": 1})
+    assert remembered(id="")
+    assert not remembered(id="of one request")
+    assert not remembered(parameters={"long": "x" * 1_024})
+    mixed = [tensor("a", "INT8", [1], 1), {**tensor("b", "INT8", [1]), "data": [7]}]
+    assert not remembered(inputs=mixed)
+    for number in range(600):
+        assert remembered(parameters={"priority": number})

@@ -57,8 +57,24 @@ class InferRequest(msgspec.Struct, frozen=True, kw_only=True):
     parameters: Parameters
 
 
+class _Head(msgspec.Struct, frozen=True):
+    """The JSON of a request, read and checked; nobody changes what it holds."""
+
+    id: str | None
+    tensors: list[_Tensor]
+    outputs: tuple[WantedOutput, ...] | None
+    binary: bool
+    booleans: bool
+    """Whether a ``true`` or ``false`` stands in it anywhere."""
+    parameters: Parameters
+
+
 _DECODER: Final = msgspec.json.Decoder(_Request)
 _NOTHING: Final[Parameters] = {}
+_HEADS: Final[dict[bytes, _Head]] = {}
+"""By their text; reading one takes longer than all else that a request of bytes needs."""
+_MOST_HEADS: Final = 256
+_LONGEST_HEAD_BYTES: Final = 1_024
 _NO_BLOBS: Final = Blobs(b"", 0)
 """For a body that is JSON altogether; nothing can be taken of it, so that all share it."""
 
@@ -83,26 +99,50 @@ def decode_request(
         UnsupportedParameterError, BadOptionError: A parameter that cannot be ignored.
     """
     end = len(body) if json_bytes is None else json_bytes
-    text = body if end == len(body) else body[:end]
+    if end == len(body):
+        head, blobs = _read_head(body, limits), _NO_BLOBS
+    else:
+        head, blobs = _known_head(body[:end], limits), Blobs(body, end)
+    inputs = _inputs(head.tensors, blobs, limits, booleans=head.booleans)
+    blobs.check_end()
+    return InferRequest(
+        id=head.id,
+        rows=rows_of(inputs, limits),
+        inputs=inputs,
+        outputs=head.outputs,
+        binary=head.binary,
+        parameters=head.parameters,
+    )
+
+
+def _known_head(text: bytes, limits: WireLimits) -> _Head:
+    """Read the JSON before bytes, which a client repeats to the letter with each request.
+
+    What holds values of a caller is not kept.
+    """
+    if limits is not DEFAULT_LIMITS:
+        return _read_head(text, limits)
+    head = _HEADS.get(text)
+    if head is None:
+        head = _read_head(text, limits)
+        if not head.id and all(tensor.data is msgspec.UNSET for tensor in head.tensors):
+            if len(_HEADS) >= _MOST_HEADS:
+                _HEADS.clear()
+            if len(text) <= _LONGEST_HEAD_BYTES:
+                _HEADS[text] = head
+    return head
+
+
+def _read_head(text: bytes, limits: WireLimits) -> _Head:
     wire = parse(text, _DECODER, expected="The request is not as the protocol says", limits=limits)
     parameters = wire.parameters or _NOTHING
     check_parameters(parameters)
     binary = flag(parameters, "binary_data_output", default=False)
-    booleans = has_boolean(text)
-    blobs = _NO_BLOBS if text is body else Blobs(body, end)
-    inputs = _inputs(wire.inputs, blobs, limits, booleans=booleans)
-    blobs.check_end()
-    outputs = wire.outputs
-    return InferRequest(
-        id=wire.id,
-        rows=rows_of(inputs, limits),
-        inputs=inputs,
-        outputs=None
-        if outputs is None
-        else wanted_outputs([(o.name, o.parameters) for o in outputs], limits, binary=binary),
-        binary=binary,
-        parameters=parameters,
-    )
+    outputs = None
+    if wire.outputs is not None:
+        named = [(output.name, output.parameters) for output in wire.outputs]
+        outputs = wanted_outputs(named, limits, binary=binary)
+    return _Head(wire.id, wire.inputs, outputs, binary, has_boolean(text), parameters)
 
 
 def _inputs(
