@@ -10,7 +10,7 @@ from tidegate.errors import RequestRejectedError
 from tidegate.oip import NamedOutput, ResponseTag, WireLimits, decode_request, encode_response
 from tidegate.oip.layout import json_length
 from tidegate.oip.raw import decode_raw_request
-from tidegate.oip.request import _HEADS as known_heads
+from tidegate.oip.request import HEADS
 from tidegate.tensors.signature import Signature, TensorSpec
 
 TAG = ResponseTag(model_name="risk", model_version="7", parameters={"tidegate_digest": "sha256:ab"})
@@ -247,8 +247,8 @@ def test_json_is_remembered_within_bounds_and_never_with_what_callers_send() -> 
     def remembered(**outside: object) -> bool:
         text = orjson.dumps({"inputs": [tensor("a", "INT8", [1], 1)], **outside})
         decode_request(text + b"1", json_bytes=len(text))
-        assert len(known_heads) <= 256
-        return text in known_heads
+        assert len(HEADS) <= 256
+        return text in HEADS
 
     assert remembered(parameters={"priority": 1})
     assert remembered(id="")

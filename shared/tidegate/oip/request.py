@@ -71,7 +71,7 @@ class _Head(msgspec.Struct, frozen=True):
 
 _DECODER: Final = msgspec.json.Decoder(_Request)
 _NOTHING: Final[Parameters] = {}
-_HEADS: Final[dict[bytes, _Head]] = {}
+HEADS: Final[dict[bytes, _Head]] = {}
 """By their text; reading one takes longer than all else that a request of bytes needs."""
 _MOST_HEADS: Final = 256
 _LONGEST_HEAD_BYTES: Final = 1_024
@@ -122,14 +122,14 @@ def _known_head(text: bytes, limits: WireLimits) -> _Head:
     """
     if limits is not DEFAULT_LIMITS:
         return _read_head(text, limits)
-    head = _HEADS.get(text)
+    head = HEADS.get(text)
     if head is None:
         head = _read_head(text, limits)
         if not head.id and all(tensor.data is msgspec.UNSET for tensor in head.tensors):
-            if len(_HEADS) >= _MOST_HEADS:
-                _HEADS.clear()
+            if len(HEADS) >= _MOST_HEADS:
+                HEADS.clear()
             if len(text) <= _LONGEST_HEAD_BYTES:
-                _HEADS[text] = head
+                HEADS[text] = head
     return head
 
 
