@@ -240,3 +240,13 @@ def test_several_outputs_are_named_apart() -> None:
     )
     columns = build_writer(None, both).present({"a": np.zeros(1), "b": np.zeros(1)}, {})
     assert list(columns) == ["prediction_a", "prediction_b"]
+
+
+@pytest.mark.parametrize("value", [10**400, -(10**400), 1e39, 2**64])
+def test_a_number_is_a_bf16_or_refused(value: float) -> None:
+    reader = PlainReader(signature("BF16", -1))
+    if abs(value) == 2**64:
+        assert reader.from_instances([value])["input"].tolist() == [2.0**64]
+    else:
+        with pytest.raises(SignatureMismatchError, match="BF16"):
+            reader.from_instances([value])

@@ -90,7 +90,9 @@ def _of_values(spec: TensorSpec, rows: list[object], wanted: Datatype) -> Array:
             )
     try:
         with np.errstate(over="ignore"):  # as above
-            return np.array(rows, dtype=wanted.numpy)
+            # BF16 by way of FP64: what it is made of itself may be no integer beyond 64 bits.
+            direct = np.float64 if wanted.name == "BF16" else wanted.numpy
+            return np.array(rows, dtype=direct).astype(wanted.numpy, copy=False)
     except OverflowError as error:  # an integer out of range
         raise _does_not_fit(spec) from error
     except ValueError as error:  # numpy cannot stack them
