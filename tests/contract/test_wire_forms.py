@@ -213,3 +213,25 @@ def test_a_thousand_questions_at_once_get_their_own_rows_in_every_form(ask_many:
     answers = ask_many([(form, "INT64", values) for form, values in zip(forms, sent, strict=True)])
     for form, values, answered in zip(forms, sent, answers, strict=True):
         check_answer(form, answered, values)
+
+
+def told_apart(datatype: str, first: int, rows: int) -> Array:
+    """Write the numbers of rows, in digits that every datatype can say."""
+    numbers = np.arange(first, first + rows)
+    if datatype == "BYTES":
+        return np.array([[f"row {number}"] for number in numbers], object)
+    base = 2 if datatype == "BOOL" else 64
+    digits = [(numbers // base**place) % base for place in range(12 if base == 2 else 2)]
+    return np.stack(digits, axis=1).astype(DATATYPES[datatype].numpy)
+
+
+@pytest.mark.field_fault("S-04")
+def test_questions_of_every_datatype_at_once_get_their_own_rows(ask_many: AskMany) -> None:
+    cases = [(form, datatype) for form in FORMS for datatype in ONNX]
+    questions = [
+        (form, datatype, told_apart(datatype, 10 * number, 1 + number % 9))
+        for number, (form, datatype) in enumerate(cases * 5)
+    ]
+    questions = [question for question in questions if can_say(*question)]
+    for question, answered in zip(questions, ask_many(questions), strict=True):
+        check_answer(question[0], answered, question[2])

@@ -2,6 +2,7 @@
 
 import asyncio
 from itertools import pairwise
+from random import Random
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from tests.fakes.backends import FakeBackend
 from tests.fakes.driving import answers, build_driver, in_ms, numbers, outcomes_of, send
 from tidegate.tensors.signature import Signature, TensorSpec
 from tidegate.units import ms_to_ns
-from tidegate_realtime.runtime.outcomes import Answered
+from tidegate_realtime.runtime.outcomes import Answered, Outcome
 
 pytestmark = pytest.mark.looptime
 
@@ -170,3 +171,40 @@ async def test_a_caller_that_miscounts_its_rows_is_told_so_before_anybody_is_har
     with pytest.raises(ValueError, match=r"'input' has shape \[3, 1\], not 2 rows"):
         driver.submit(numbers(3), rows=2, deadline_at_ns=in_ms(10))
     assert driver.statistics().arrived == 0
+
+
+@pytest.mark.field_fault("S-05")
+@pytest.mark.parametrize("cap_rows", [256, 16])
+async def test_a_hundred_rows_alone_take_as_long_as_the_bare_calls(cap_rows: int) -> None:
+    backend = FakeBackend(took_s=lambda rows: 0.001 * rows)
+    outcome = await send(build_driver(backend, cap_rows=cap_rows), rows=100)
+    assert answers(outcome) == [float(row) for row in range(100)]
+    assert now_s() == pytest.approx(0.100)  # in one call or in several: nothing is added
+    assert len(backend.rows) == (1 if cap_rows > 100 else 7)
+
+
+@pytest.mark.field_fault("S-14")
+@pytest.mark.parametrize("executors", [1, 2])
+async def test_waiting_counts_from_the_arrival_whatever_runs_then(executors: int) -> None:
+    random, budget_ms = Random(14), 60
+    driver = build_driver(FakeBackend(took_s=0.020, executors=executors), cap_rows=4)
+    ended: list[tuple[float, Outcome]] = []
+
+    async def ask(decoding_s: float) -> None:
+        came_s, arrived_at_ns = now_s(), in_ms(0)
+        deadline_at_ns = in_ms(budget_ms)
+        await asyncio.sleep(decoding_s)  # it is submitted later than it came
+        outcome = await driver.submit(
+            numbers(1), rows=1, deadline_at_ns=deadline_at_ns, arrived_at_ns=arrived_at_ns
+        )
+        ended.append((now_s() - came_s, outcome))
+
+    async with asyncio.TaskGroup() as callers:
+        for _ in range(500):
+            callers.create_task(ask(random.uniform(0, 0.010)))
+            await asyncio.sleep(random.expovariate(220 * executors))  # more than it can answer
+    answered = [(took_s, each) for took_s, each in ended if isinstance(each, Answered)]
+    assert 200 < len(answered) < 500
+    for took_s, outcome in answered:
+        assert took_s == pytest.approx((outcome.queued_ns + outcome.executed_ns) / 1e9)
+    assert max(took_s for took_s, _ in ended) == pytest.approx(budget_ms / 1e3)
