@@ -1,71 +1,19 @@
-"""The host of model versions on virtual time: loads, switches, failures, unloads, the end."""
+"""The host of model versions on virtual time: loads, switches, failures, the end."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
 
 import pytest
 
-from tests.fakes.loop_clock import LoopClock
-from tests.fakes.versions import FakeFiles, FakeHosted, FakeShelf, FakeVersions
-from tidegate.errors import BackendError, DigestMismatchError, ModelNotFoundError
-from tidegate.ids import ModelName, ModelRef, Version
+from tests.fakes.versions import FakeVersions
+from tests.fixtures.hosting import BRING_S, RISK, hosting
+from tidegate.errors import BackendError, DigestMismatchError
+from tidegate.ids import ModelName, ModelRef
 from tidegate.objects.port import StoreUnavailableError
 from tidegate.units import NS_PER_SECOND, Nanoseconds
-from tidegate_realtime.core.asked import UnloadRefusedError
 from tidegate_realtime.core.hosting import State
-from tidegate_realtime.core.lifecycle import Lifecycle
 from tidegate_realtime.runtime.following import follow_aliases
-from tidegate_realtime.runtime.hosting import ModelHost
 
 pytestmark = pytest.mark.looptime
-RISK = ModelName("risk")
-BRING_S = 1.0
-"""What the fake takes for one version."""
-
-
-@dataclass
-class Hosting:
-    host: ModelHost[FakeFiles, FakeHosted]
-    versions: FakeVersions
-    shelf: FakeShelf
-
-    def versions_in(self, state: State) -> list[str]:
-        return [str(copy) for copy in self.host.lifecycle.copies if copy.state is state]
-
-
-@asynccontextmanager
-async def hosting(
-    *refs: str,
-    versions: FakeVersions | None = None,
-    limit_bytes: int | None = None,
-    follow_s: float | None = 1.0,
-) -> AsyncIterator[Hosting]:
-    """Host what is asked for, until it is ready; follow the aliases; close in the end."""
-    source, shelf = versions or FakeVersions(), FakeShelf()
-    if not source.aliases:
-        source.move("risk", stable=7)
-    lifecycle = Lifecycle(
-        [ModelRef.parse(ref) for ref in refs or ("risk",)], memory_limit_bytes=limit_bytes
-    )
-    async with asyncio.TaskGroup() as tasks:
-        host = ModelHost(lifecycle, source=source, shelf=shelf, clock=LoopClock(), tasks=tasks)
-        following = None
-        try:
-            await host.start()
-            if follow_s is not None:
-                every_ns = Nanoseconds(int(follow_s * NS_PER_SECOND))
-                following = tasks.create_task(
-                    follow_aliases(host, every_ns=every_ns, draw=lambda: 0.5)
-                )
-            yield Hosting(host, source, shelf)
-        finally:
-            if following is not None:
-                following.cancel()
-            await host.aclose()
-    assert source.open == []
-    assert lifecycle.copies == []
 
 
 async def test_a_moved_alias_is_followed_and_the_old_version_is_closed_after_the_switch() -> None:
@@ -166,6 +114,34 @@ async def test_the_last_of_several_quick_moves_wins_and_does_not_wait_for_the_ot
         assert "load risk@8" not in it.versions.steps
 
 
+async def test_a_warm_up_that_nobody_wants_any_more_is_given_up() -> None:
+    async with hosting() as it:
+        it.versions.warm_s = 600.0
+        it.versions.move("risk", stable=8)
+        await asyncio.sleep(3)
+        assert it.versions_in(State.WARMING) == ["risk@8"]
+        it.versions.move("risk", stable=7)
+        await asyncio.sleep(1 + it.versions.close_s + 0.1)
+        assert [hosted.version for hosted in it.versions.open] == [7]
+        assert it.host.loads == {("risk", "ready"): 1}
+
+
+async def test_a_warm_up_that_takes_too_long_by_itself_is_a_failure() -> None:
+    async with hosting() as it:
+        it.versions.fails["warm_up risk@8"] = TimeoutError("of a part that it asked")
+        it.versions.move("risk", stable=8)
+        await asyncio.sleep(3)
+        assert it.shelf.shows["risk"].failed == {8: "internal"}
+
+
+async def test_what_is_still_going_on_can_be_told_at_the_end() -> None:
+    async with hosting(versions=FakeVersions(fetch_s=0.1)) as it:
+        it.versions.fetch_s = 60.0
+        it.versions.move("risk", stable=8)
+        await asyncio.sleep(2)
+        assert (it.host.loading, it.host.hosted) == (["risk@8"], ["risk@7"])
+
+
 async def test_a_store_that_is_away_changes_nothing_and_is_followed_again_when_it_is_back() -> None:
     async with hosting() as it:
         it.versions.fails["aliases risk"] = StoreUnavailableError("no route")
@@ -211,116 +187,6 @@ async def test_a_pinned_model_is_not_even_looked_at() -> None:
         await asyncio.sleep(10)
         assert it.shelf.answers() == 7
         assert it.host.alias_reads["risk", "failed"] == 0
-
-
-@pytest.mark.field_fault("S-49")
-async def test_a_load_returns_when_what_it_names_answers() -> None:
-    async with hosting(follow_s=None) as it:
-        it.versions.move("risk", stable=8)
-        copy = await it.host.load(ModelRef.parse("risk"))
-        assert (copy.version, it.shelf.answers()) == (8, 8)
-        began_s = asyncio.get_running_loop().time()
-        assert (await it.host.load(ModelRef.parse("risk"))).version == 8
-        assert asyncio.get_running_loop().time() == began_s
-        pinned = await it.host.load(ModelRef.parse("risk@5"))
-        assert pinned.version == 5
-        assert [hosted.version for hosted in it.shelf.hosted["risk"]] == [5, 8]
-        assert it.shelf.shows["risk"].preferred == 8
-
-
-async def test_a_load_that_fails_says_why_and_leaves_no_trace() -> None:
-    async with hosting() as it:
-        it.versions.fails["load risk@5"] = DigestMismatchError("it is another")
-        with pytest.raises(DigestMismatchError, match="it is another"):
-            await it.host.load(ModelRef.parse("risk@5"))
-        with pytest.raises(ModelNotFoundError, match=r"risk@nightly .*stable"):
-            await it.host.load(ModelRef.parse("risk@nightly"))
-        with pytest.raises(ModelNotFoundError):
-            await it.host.load(ModelRef.parse("nothing"))
-        assert list(it.host.lifecycle.asked) == ["risk"]
-        await asyncio.sleep(100)
-        assert it.versions.steps.count("load risk@5") == 1
-        assert it.shelf.shows["risk"].failed == {}
-
-
-async def test_a_load_tries_again_what_failed_without_waiting_for_its_pause() -> None:
-    async with hosting() as it:
-        it.versions.fails["load risk@8"] = BackendError("oh")
-        it.versions.move("risk", stable=8)
-        await asyncio.sleep(3)
-        with pytest.raises(BackendError):
-            await it.host.load(ModelRef.parse("risk"))
-        assert it.versions.steps.count("load risk@8") == 2
-        del it.versions.fails["load risk@8"]
-        assert (await it.host.load(ModelRef.parse("risk"))).version == 8
-
-
-async def test_who_waits_for_a_load_may_leave_and_the_load_goes_on() -> None:
-    async with hosting() as it:
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.5):
-                await it.host.load(ModelRef.parse("risk@5"))
-        await asyncio.sleep(BRING_S)
-        assert [hosted.version for hosted in it.shelf.hosted["risk"]] == [5, 7]
-
-
-async def test_an_unload_returns_when_nothing_is_left_of_it() -> None:
-    async with hosting() as it:
-        await it.host.load(ModelRef.parse("risk@5"))
-        assert await it.host.unload(RISK, Version(5)) == [5]
-        assert [hosted.version for hosted in it.versions.open] == [7]
-        with pytest.raises(ModelNotFoundError, match="risk@5 is not loaded here"):
-            await it.host.unload(RISK, Version(5))
-        with pytest.raises(ModelNotFoundError, match="other is not loaded here"):
-            await it.host.unload(ModelName("other"), None)
-        with pytest.raises(UnloadRefusedError):
-            await it.host.unload(RISK, None)
-        assert list(it.host.lifecycle.asked) == ["risk"]
-
-
-async def test_what_leaves_by_itself_is_not_what_an_unload_has_unloaded() -> None:
-    async with hosting(versions=FakeVersions(close_s=60.0)) as it:
-        it.versions.move("risk", stable=8)
-        await it.host.load(ModelRef.parse("risk"))
-        assert it.versions_in(State.LEAVING) == ["risk@7"]
-        for at in (Version(5), Version(7)):
-            with pytest.raises(ModelNotFoundError):
-                await it.host.unload(RISK, at)
-
-
-async def test_a_version_that_is_dropped_while_it_warms_up_counts_as_no_load() -> None:
-    async with hosting(follow_s=None) as it, asyncio.TaskGroup() as operators:
-
-        async def load() -> None:
-            with pytest.raises(UnloadRefusedError):
-                await it.host.load(ModelRef.parse("risk@5"))
-
-        operators.create_task(load())
-        await asyncio.sleep(0.5)
-        assert it.versions_in(State.WARMING) == ["risk@5"]
-        await it.host.unload(RISK, Version(5))
-        assert it.host.loads == {("risk", "ready"): 1}
-
-
-async def test_nothing_is_loaded_once_the_end_has_begun() -> None:
-    async with hosting() as it, asyncio.TaskGroup() as ending:
-        ending.create_task(it.host.aclose())
-        await asyncio.sleep(0.1)
-        with pytest.raises(UnloadRefusedError, match="shutting down"):
-            await it.host.load(ModelRef.parse("risk@5"))
-
-
-async def test_an_unload_during_the_load_ends_both() -> None:
-    async with hosting() as it, asyncio.TaskGroup() as operators:
-
-        async def load() -> None:
-            with pytest.raises(UnloadRefusedError, match="unloaded while it was being loaded"):
-                await it.host.load(ModelRef.parse("risk@5"))
-
-        operators.create_task(load())
-        await asyncio.sleep(0.2)
-        assert await it.host.unload(RISK, Version(5)) == [5]
-        assert [hosted.version for hosted in it.shelf.hosted["risk"]] == [7]
 
 
 async def test_the_least_recently_used_goes_first_and_only_when_it_is_gone_the_next_is_loaded() -> (

@@ -4,6 +4,7 @@ import json
 import socket
 import subprocess
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import cast
 
@@ -264,6 +265,22 @@ def test_until_the_first_versions_are_warm_operators_are_told_not_ready(store: P
             assert not is_open(port)
         finally:
             process.kill()
+
+
+def test_a_stop_does_not_wait_for_whoever_waits_for_a_load(store: Path) -> None:
+    """An emulated tenth of a second a call makes the load long enough to be stopped in."""
+    slow = ("--backend", "emulated:linear:1:100", "--slo-ms", "60000")
+    limits = {**FOLLOWING, "TIDEGATE_SERVE__DRAIN_LIMIT_MS": "60000"}
+    arguments = ("--model", "risk", "--grpc-port", "0", *slow)
+    with (
+        running_gateway(store, *arguments, environment=limits) as gateway,
+        ThreadPoolExecutor(max_workers=1) as operators,
+    ):
+        loading = operators.submit(operate, gateway, "/admin/v1/models/risk@2/load")
+        until(lambda: listed(gateway).get(2, {}).get("state") == "warming")
+        assert gateway.terminate() == 0
+        refused = loading.result()
+        assert (refused.status_code, refused.json()["code"]) == (409, "conflict")
 
 
 def is_open(port: int) -> bool:

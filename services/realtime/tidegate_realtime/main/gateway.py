@@ -43,10 +43,7 @@ async def run_gateway(plan: Plan) -> ExitCode:
     with claim(ADMIN_HOST, plan.serve.admin_port) as admin_socket:
         async with asyncio.TaskGroup() as tasks:
             parts = build_parts(plan, tasks, clock=SystemClock(), draw=Random().random)
-            try:
-                await _serve(plan, parts, admin_socket, stopping, tasks)
-            finally:
-                await _close(parts)
+            await _serve(plan, parts, admin_socket, stopping, tasks)
     return ExitCode.OK
 
 
@@ -82,6 +79,7 @@ async def _serve(
     finally:
         stopping.set()
         admin.stop()
+        await _close(parts)  # whoever waits for a load there is told that there will be none
         await asyncio.wait({operating})  # cancelled, it would leave its socket to the loop
 
 
@@ -177,6 +175,13 @@ async def _close(parts: Parts) -> None:
         async with asyncio.timeout(CLOSE_LIMIT_S):
             await parts.host.aclose()
     except TimeoutError:
-        # The model's thread cannot be stopped, and the interpreter would wait for it for ever.
-        log.error("model_call_stuck", limit_s=CLOSE_LIMIT_S)  # noqa: TRY400 - no stack to show
-        os._exit(ExitCode.FAILED)
+        # No thread can be stopped, and the interpreter would wait for it for ever.
+        os._exit(_give_up(parts.host.hosted, parts.host.loading))
+
+
+def _give_up(stuck: Sequence[str], loading: Sequence[str]) -> ExitCode:
+    if stuck:
+        log.error("model_call_stuck", models=stuck, limit_s=CLOSE_LIMIT_S)
+        return ExitCode.FAILED
+    log.warning("load_abandoned", models=loading, limit_s=CLOSE_LIMIT_S)
+    return ExitCode.OK

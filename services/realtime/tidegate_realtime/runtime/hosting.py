@@ -1,8 +1,9 @@
 """Drives the lifecycle of model versions: gives it its events and obeys its commands, on asyncio.
 
 Each copy has one task, which is its whole life in the order in which it is lived: fetch, load, warm
-up, serve until it is to leave, end what is bound to it, close. No step is ever cancelled: a thread
-that loads cannot be stopped, and what it brings must be closed by somebody.
+up, serve until it is to leave, end what is bound to it, close. Fetching and loading are never
+cancelled: no thread can be stopped, and what it brings must be closed by somebody. Warming up is
+given up between two calls of the model.
 """
 
 import asyncio
@@ -35,7 +36,16 @@ class _Life(Generic[HostedT]):
         self.may_go_on = asyncio.Event()
         """It may be loaded, or must leave."""
         self.must_leave = asyncio.Event()
+        self.patience: asyncio.Timeout | None = None
+        """Ends a warm-up that nobody wants any more."""
         self.hosted: HostedT | None = None
+
+    def leave(self) -> None:
+        """Let the task go on to its end."""
+        self.may_go_on.set()
+        self.must_leave.set()
+        if self.patience is not None:
+            self.patience.reschedule(asyncio.get_running_loop().time())
 
 
 class ModelHost(Generic[FilesT, HostedT]):
@@ -82,6 +92,16 @@ class ModelHost(Generic[FilesT, HostedT]):
     def followed(self) -> list[ModelName]:
         """The models whose aliases are to be read again and again."""
         return self.lifecycle.followed
+
+    @property
+    def loading(self) -> list[str]:
+        """Versions that are being fetched or loaded, wanted or not: no thread can be stopped."""
+        return [str(copy) for copy, life in self._lives.items() if life.hosted is None]
+
+    @property
+    def hosted(self) -> list[str]:
+        """Versions that are in memory, whatever their state."""
+        return [str(copy) for copy, life in self._lives.items() if life.hosted is not None]
 
     async def start(self) -> None:
         """Bring everything that is asked for at the start, or fail as a whole.
@@ -204,8 +224,7 @@ class ModelHost(Generic[FilesT, HostedT]):
                 case Load(copy):
                     self._lives[copy].may_go_on.set()
                 case Leave(copy):
-                    self._lives[copy].may_go_on.set()
-                    self._lives[copy].must_leave.set()
+                    self._lives[copy].leave()
                 case Show():
                     self._show(command)
                 case WakeAt(at_ns):
@@ -250,10 +269,20 @@ class ModelHost(Generic[FilesT, HostedT]):
             life.hosted = await self._source.load(files)
             self._obey(lifecycle.on_loaded(copy, now_ns()))
         if copy.state is State.WARMING and life.hosted is not None:
-            await self._source.warm_up(life.hosted)
+            await self._warm_up(life.hosted, life)
         if copy.state is State.WARMING:  # else it is to leave by now
             self._note_ready(copy, Nanoseconds(now_ns() - life.began_at_ns))
             self._obey(lifecycle.on_warmed(copy, now_ns()))
+
+    async def _warm_up(self, hosted: HostedT, life: _Life[HostedT]) -> None:
+        try:
+            async with asyncio.timeout(None) as life.patience:
+                await self._source.warm_up(hosted)
+        except TimeoutError:
+            if not life.must_leave.is_set():
+                raise
+        finally:
+            life.patience = None
 
     def _note_ready(self, copy: Copy, took_ns: Nanoseconds) -> None:
         self.loads[copy.name, READY] += 1
@@ -269,13 +298,13 @@ class ModelHost(Generic[FilesT, HostedT]):
         }
 
     async def _close(self, copy: Copy, life: _Life[HostedT]) -> None:
-        hosted, life.hosted = life.hosted, None
-        if hosted is None:
+        if life.hosted is None:
             return
         try:
-            await self._source.close(hosted)
+            await self._source.close(life.hosted)
         except Exception as error:  # a bug, which must not take the other models down
             _report_bug(copy, error)
+        life.hosted = None
 
     def _on_gone(self, copy: Copy) -> None:
         self._errors.pop(copy, None)

@@ -55,7 +55,10 @@ class VersionSource(Protocol[FilesT, HostedT]):
         ...
 
     async def warm_up(self, hosted: HostedT) -> None:
-        """Pay every first-use cost, and refuse what cannot keep its objective."""
+        """Pay every first-use cost, and refuse what cannot keep its objective.
+
+        Cancelled if nobody wants it any more; ``close`` follows.
+        """
         ...
 
     async def close(self, hosted: HostedT) -> None:
