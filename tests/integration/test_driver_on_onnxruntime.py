@@ -15,7 +15,7 @@ from tests.fakes.backends import FakeBackend
 from tests.fixtures import onnx_models
 from tidegate.clock.system import SystemClock
 from tidegate.inference.arrays import Tensors
-from tidegate.inference.runner import ModelRunner
+from tidegate.inference.runner import ModelRunner, RunControl
 from tidegate.observability import configure_logging
 from tidegate.units import NS_PER_SECOND, Nanoseconds
 from tidegate_realtime.backends.onnx import OnnxBackend, RunnableModel
@@ -100,9 +100,12 @@ class Stalled:
         self.signature = model.signature
         self.run_on = threading.Event()
 
-    def run(self, inputs: Tensors) -> Tensors:
+    def run(self, inputs: Tensors, control: RunControl | None = None) -> Tensors:
         self.run_on.wait()
         return {"output": inputs["input"]}
+
+    def reopened(self) -> "Stalled":
+        return self
 
 
 @pytest.mark.field_fault("S-30", "S-31")

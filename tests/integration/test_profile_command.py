@@ -12,6 +12,7 @@ from tidegate.cli.exits import ExitCode
 from tidegate.clock import ManualClock
 from tidegate.errors import BackendError
 from tidegate.inference.arrays import Array, Tensors
+from tidegate.inference.runner import RunControl
 from tidegate.profiles import Table, load_profile
 from tidegate.tensors.signature import Signature, TensorSpec
 from tidegate_realtime.main.measuring import measure
@@ -123,7 +124,10 @@ class Stub:
         self._seen: set[int] = set()
         self._calls_left = calls
 
-    def run(self, inputs: Tensors) -> dict[str, Array]:
+    def reopened(self) -> "Stub":
+        return self
+
+    def run(self, inputs: Tensors, control: RunControl | None = None) -> dict[str, Array]:
         self.signature.check(inputs)
         rows = len(inputs["x"])
         self._calls_left -= 1
