@@ -14,6 +14,7 @@ from tests.fakes.backends import FakeBackend
 from tests.fakes.exchange import FakeExchange
 from tests.fakes.loop_clock import LoopClock
 from tests.fixtures import edges, onnx_models
+from tests.project import ROOT
 from tidegate.errors import BackendError
 from tidegate.inference.arrays import Tensors
 from tidegate.inference.model import Model
@@ -52,6 +53,37 @@ async def test_each_answer_is_compared_with_what_was_foretold_for_it(echo: Model
         assert found["tidegate_forecast_ratio_count", ""] == 5
         assert found["tidegate_forecast_ratio_bucket", "1.0"] == 5  # each promise was kept
         assert 0 < found["tidegate_forecast_ratio_sum", ""] <= 5
+
+
+@pytest.mark.field_fault("S-22")
+async def test_the_objective_runs_from_the_last_byte_in_as_a_client_measures_it(
+    echo: Model,
+) -> None:
+    async with serving(echo, slo_ms=SLO_MS, fake=backend()) as (edge, collector, _):
+        exchange = FakeExchange.uploading(
+            "/v1/models/echo:predict", began_at_ns=LoopClock().now_ns()
+        )
+        loop = asyncio.get_running_loop()
+        reply = loop.create_task(edge.endpoint.answer(exchange))
+        await asyncio.sleep(10)  # a slow upload is not the model's fault
+        sent_s = loop.time()
+        exchange.body.set_result(orjson.dumps({"instances": [[1, 2]]}))
+        assert (await reply).status == 200
+        took_s = loop.time() - sent_s
+        assert took_s == pytest.approx(0.003)
+        found = series(collector)
+        assert found["tidegate_request_duration_seconds_sum", ""] == pytest.approx(took_s)
+        assert slo(collector) == (1, 1)
+        help_text = {family.name: family.documentation for family in collector.collect()}
+    for text in (
+        help_text["tidegate_request_duration_seconds"],
+        (ROOT / "docs/settings.md").read_text(),
+    ):
+        assert "last byte of a request" in text
+    assert (found["tidegate_slo_seconds", ""], found["tidegate_slo_target_ratio", ""]) == (
+        SLO_MS / 1_000,
+        0.99,
+    )
 
 
 @pytest.mark.field_fault("S-22", "S-55")

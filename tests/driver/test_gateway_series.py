@@ -23,6 +23,7 @@ from tidegate_realtime.api.admin.exposition import GatewayCollector
 from tidegate_realtime.api.edge import Edge
 from tidegate_realtime.api.metrics import MeasuredBackend
 from tidegate_realtime.api.observing import Observer
+from tidegate_realtime.core.limits import BatchLimits
 from tidegate_realtime.runtime.outcomes import Answered
 from tidegate_realtime.runtime.sharing import SharedExecutors
 
@@ -41,6 +42,7 @@ async def serving(
     fixed_rows: int | None = None,
     slo_ms: float = 1_000,
     fake: FakeBackend | None = None,
+    limits: BatchLimits | None = None,
 ) -> AsyncIterator[tuple[Edge, GatewayCollector, Observer]]:
     fake = fake or FakeBackend(
         took_s=lambda rows: 0.009 + 0.001 * (fixed_rows or rows),
@@ -53,6 +55,7 @@ async def serving(
         clock=clock,
         backend=lambda _: backend,
         promised=edges.promise(slo_ms=slo_ms),
+        limits=limits,
     )
     driver = edge.catalogue.versions[0].driver
     try:
@@ -215,3 +218,24 @@ async def test_who_shares_executors_is_observed_with_the_time_that_others_took(
     assert isinstance(await call, Answered)
     for served in edge.catalogue.versions:
         await served.driver.aclose()
+
+
+@pytest.mark.field_fault("S-60")
+async def test_what_is_offered_exceeds_the_capacity_although_all_beyond_it_is_refused(
+    echo: Model,
+) -> None:
+    """With batches of one row, on which a signal that counts what runs would stay at 1."""
+    limits = BatchLimits(memory_rows=1)
+    async with serving(echo, slo_ms=100, limits=limits) as (edge, collector, _):
+        ratios = []
+        for rate in (80, 200):
+            for _ in range(rate * 10):
+                ask(edge, 1)
+                await asyncio.sleep(1 / rate)
+            found = series(collector)
+            assert found["tidegate_cap_rows", "effective"] == 1
+            capacity = found["tidegate_capacity_rows_per_second", ""]
+            assert capacity == pytest.approx(100)  # a row takes 10 ms
+            ratios.append(found["tidegate_arrival_rows_per_second", ""] / capacity)
+        assert ratios == pytest.approx([0.8, 2.0], rel=0.05)
+        await edge.catalogue.versions[0].driver.drain()
