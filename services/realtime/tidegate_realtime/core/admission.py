@@ -81,6 +81,24 @@ class Admission:
         """Plan anew for the next request: batches have started or ended, or rows have left."""
         self._plan = None
 
+    def on_start(self, batch: Batch, now_ns: Nanoseconds) -> int | None:
+        """Take note of a batch that is about to start; return what is promised of its call.
+
+        Where executors are shared, who waits for others and then rides in a small batch has waited
+        no longer than it could.
+        """
+        self.forget()
+        pace, seat = self._pace, self.seat
+        model = pace.model
+        if model is None or pace.objective_ns is None or not pace.sizes:
+            return None
+        tail_ns = model.tail_ns(min(batch.rows, model.largest_size))
+        is_alone = seat is None or not seat.turns.is_scarce
+        call_ns = model.tail_ns(pace.cap_rows) if is_alone else tail_ns
+        waited_ns = now_ns - batch.pieces[-1].request.arrived_at_ns
+        self._sojourn.on_dispatch(waited_ns, pace.objective_ns - call_ns - pace.overhead_ns, now_ns)
+        return tail_ns
+
     def admit(
         self, request: Request, running: Sequence[Batch], retries: Sequence[Batch], now_ns: int
     ) -> Refusal | None:

@@ -2,7 +2,8 @@
 
 Their calls that run; their batches that can wait less, as large as they will be; what they have
 fallen behind by, and get back first; and, if that is more, what is still to come: while the batches
-ahead of the request run, others go on taking their share.
+ahead of the request run, others go on taking their share. Where no lead is allowed, urgency counts
+for nothing: others go first as far as they have had less, and whoever comes meanwhile is next.
 
 (Simulated, two and three models on one executor, objectives of 50 ms and 1 s, twice the capacity:
 at most 1.3 % of what was accepted was missed. With nothing but what is due in the queues of the
@@ -10,8 +11,8 @@ others, between 1 and 40 %.)
 """
 
 from tidegate.units import Nanoseconds
-from tidegate_realtime.core.plan import Free
-from tidegate_realtime.core.turns import FADES_NS, LEAD_NS, Seat
+from tidegate_realtime.core.plan import FOREVER, Free
+from tidegate_realtime.core.turns import FADES_NS, Seat, Turns
 
 
 class _Slot:
@@ -48,20 +49,33 @@ def behind_others(
         return []
     by_ns = deadline_ns - seat.contender.call_ns()
     own_ns, _ = seat.contender.due(by_ns)
-    running_ns = sum(slot.at_ns - now_ns for slot in slots if slot.seat is seat)
-    served_ns = seat.served_until(now_ns) + running_ns + own_ns
-    more_ns = _coming_ns(seat, own_ns, now_ns)
+    ahead_ns = own_ns if turns.lead_ns else own_ns + min(map(_at_ns, slots)) - now_ns
+    left = {each: _left_ns(each, slots, now_ns) for each in turns.seats}
+    served_ns = seat.served_until(now_ns) + left[seat] + own_ns
+    foreseen_ns = most_ns = 0
     for each in turns.seats:
         if each is not seat:
-            due_ns, variance = each.contender.due(by_ns)
-            due_ns = max(due_ns, _owed_ns(each, served_ns, now_ns))
-            more_ns -= due_ns
+            behind_ns = served_ns - each.served_until(now_ns)
+            may_ns = _most_ns(each, behind_ns - left[each])
+            due_ns, variance = _due(each, by_ns, behind_ns, may_ns)
+            foreseen_ns += due_ns
+            most_ns += may_ns
             slot = _next_slot(each, slots)
             slot.at_ns += due_ns
             slot.variance += variance
-    later_ns = max(0, more_ns // len(slots))
+    more_ns = min(most_ns, _coming_ns(seat, ahead_ns, now_ns)) - foreseen_ns
+    later_ns = max(0, more_ns) // len(slots)
     ready = sorted((slot.at_ns + later_ns, slot.variance) for slot in slots)
-    return [max(own, other) for own, other in zip(sorted(free), ready, strict=False)]
+    ready = [max(own, other) for own, other in zip(sorted(free), ready, strict=False)]
+    return _behind_outer(turns, ready, deadline_ns, now_ns)
+
+
+def _behind_outer(
+    turns: Turns, ready: list[Free], deadline_ns: int, now_ns: Nanoseconds
+) -> list[Free]:
+    if turns.within is None or not ready:
+        return ready
+    return behind_others(turns.within, ready, deadline_ns, now_ns)
 
 
 def _next_slot(seat: Seat, slots: list[_Slot]) -> _Slot:
@@ -75,10 +89,28 @@ def _at_ns(slot: _Slot) -> int:
     return slot.at_ns
 
 
-def _owed_ns(seat: Seat, served_ns: int, now_ns: Nanoseconds) -> int:
-    """Return the executor time that a model gets first, once another one has had so much."""
-    owed_ns = served_ns - LEAD_NS - seat.served_until(now_ns)
-    return seat.contender.next_ns(owed_ns) if owed_ns > 0 else 0
+def _left_ns(seat: Seat, slots: list[_Slot], now_ns: Nanoseconds) -> int:
+    """Return how long the calls of a model still run, all of them together."""
+    return sum(slot.at_ns - now_ns for slot in slots if slot.seat is seat)
+
+
+def _most_ns(seat: Seat, behind_ns: int) -> int:
+    """Return how much another model may have before one that waits, if no lead is allowed.
+
+    Args:
+        seat: Of the other one.
+        behind_ns: What it will have had less by the end of its calls that run.
+    """
+    return FOREVER if seat.turns.lead_ns else max(0, behind_ns + 1)
+
+
+def _due(seat: Seat, by_ns: int, behind_ns: int, most_ns: int) -> Free:
+    """Return the executor time of another model's batches that go first, and its variance."""
+    due_ns, variance = seat.contender.due(by_ns)
+    if most_ns < FOREVER:
+        due_ns = min(due_ns, seat.contender.next_ns(most_ns))
+    owed_ns = behind_ns - seat.turns.lead_ns
+    return max(due_ns, seat.contender.next_ns(owed_ns) if owed_ns > 0 else 0), variance
 
 
 def _coming_ns(seat: Seat, own_ns: int, now_ns: Nanoseconds) -> int:

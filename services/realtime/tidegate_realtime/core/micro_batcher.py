@@ -292,6 +292,7 @@ class MicroBatcher:
             self._endings.refuse_held(self._standby.hold(request, refusal), commands)
             return True
         is_idle = not (self._executors.running or self._bisection.waiting)
+        is_idle = is_idle and (self.seat is None or self.seat.may_probe(now_ns))
         return self._endings.reject(request, refusal, now_ns, commands, is_idle=is_idle)
 
     def _dispatch(self, now_ns: Nanoseconds, commands: list[Command]) -> None:
@@ -312,14 +313,7 @@ class MicroBatcher:
             if request.started_at_ns is None:
                 request.started_at_ns = now_ns
                 start(request)
-        pace, tail_ns = self.pace, None
-        if pace.model is not None and pace.objective_ns is not None and pace.sizes:
-            waited_ns = now_ns - batch.pieces[-1].request.arrived_at_ns
-            busy_ns = pace.model.tail_ns(pace.cap_rows) + pace.overhead_ns
-            self._sojourn.on_dispatch(waited_ns, pace.objective_ns - busy_ns, now_ns)
-            tail_ns = pace.model.tail_ns(min(batch.rows, pace.model.largest_size))
-        self._admission.forget()
-        self._executors.start(batch, now_ns, tail_ns)
+        self._executors.start(batch, now_ns, self._admission.on_start(batch, now_ns))
         if self.seat is not None:
             self.seat.start(now_ns)
         self._ledger.batches_by_reason[batch.reason] += 1
@@ -330,7 +324,12 @@ class MicroBatcher:
         self._executors.release(batch)
         self._admission.forget()
         if self.seat is not None:
-            self.seat.end(now_ns - batch.started_at_ns, now_ns)
+            ran_ns = now_ns - batch.started_at_ns
+            self.seat.end(ran_ns, now_ns)
+            first = batch.pieces[0].request
+            if first.is_probe:
+                allowed_ns = first.deadline_at_ns - first.arrived_at_ns
+                self.seat.on_probe(ran_ns, now_ns, was_quick=ran_ns < allowed_ns)
 
     def _change_executors(self, by: int) -> None:
         self._executors.change(by)

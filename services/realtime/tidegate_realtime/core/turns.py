@@ -4,7 +4,7 @@ Each model forms its own batches. When an executor is idle, the model goes next 
 row can wait least: D - L(b), the latest moment at which its batch must begin. That alone would let
 a busy model with a short objective starve one with a long objective, which is always less urgent
 until it is too late. So time is counted: of the models that have something to run, none gets more
-than ``LEAD_NS`` of executor time ahead of another. A model that has nothing to run saves no time up
+than a lead of executor time ahead of another. A model that has nothing to run saves no time up
 meanwhile, or its return would stop the others for as long. (Serving always whoever is furthest
 behind, as start-time fair queueing does, Goyal et al., SIGCOMM 1996, would throw the urgency away.)
 
@@ -27,6 +27,12 @@ longer than this, each model gets one in turn."""
 
 FADES_NS: Final = NS_PER_SECOND
 """What was used a second ago counts a third."""
+
+RAREST_PROBE: Final = 64
+"""Durations of a probe that lie between it and the next one of the same model at most, where others
+need the executors too. A model that believes to be too slow for everybody, because it was stopped
+once, learns by nothing else that it is not, however busy the others are: after a quick probe the
+next one may follow soon, and after each that was not twice as much time passes."""
 
 
 class Contender(Protocol):
@@ -60,13 +66,17 @@ class Contender(Protocol):
 class Turns:
     """Executors that several models share."""
 
-    def __init__(self, executors: int) -> None:
+    def __init__(self, executors: int, *, lead_ns: int = LEAD_NS) -> None:
         """Let nobody run yet.
 
         Args:
             executors: Batches of all models together that may run at the same time, at least 1.
+            lead_ns: Executor time that one may be ahead of another who waits, when a call starts.
         """
         self.executors = executors
+        self.lead_ns = lead_ns
+        self.within: Seat | None = None
+        """The place of all of them among others; see ``siblings``."""
         self.idle = executors
         self.seats: list[Seat] = []
         self.is_scarce = False
@@ -95,7 +105,7 @@ class Turns:
     def next_seat(self, now_ns: Nanoseconds) -> "Seat | None":
         """Return who shall dispatch now; ``None``: no executor is idle, or nobody has a batch."""
         self.is_open = False
-        if self.idle <= 0:
+        if self.idle <= 0 or (self.within is not None and not self.within.may_start(now_ns)):
             return None
         waiting = [
             (urgency_ns, seat)
@@ -104,7 +114,7 @@ class Turns:
         ]
         if not waiting:
             return None
-        most_ns = min(seat.served_until(now_ns) for _, seat in waiting) + LEAD_NS
+        most_ns = min(seat.served_until(now_ns) for _, seat in waiting) + self.lead_ns
         may = (each for each in waiting if each[1].served_until(now_ns) <= most_ns)
         self.is_open = True
         return min(may, key=_urgency)[1]
@@ -120,6 +130,8 @@ class Seat:
     """One model among those that share executors."""
 
     __slots__ = (
+        "_probe_at_ns",
+        "_probe_pause",
         "_recent_at_ns",
         "_recent_ns",
         "_running",
@@ -142,6 +154,8 @@ class Seat:
         """The sum of when its calls that run were started."""
         self._recent_ns = 0.0
         self._recent_at_ns = 0
+        self._probe_at_ns = 0
+        self._probe_pause = 1
 
     def recent_ns(self, now_ns: Nanoseconds) -> float:
         """Return the executor time of late, which fades away over a second."""
@@ -154,12 +168,34 @@ class Seat:
             return True
         return turns.idle > 0 and turns.next_seat(now_ns) in {None, self}
 
+    def may_probe(self, now_ns: Nanoseconds) -> bool:
+        """Whether it may run what was refused, for nobody, when its turn comes."""
+        turns = self.turns
+        if turns.within is not None and not turns.within.may_probe(now_ns):
+            return False
+        return not turns.is_scarce or now_ns >= self._probe_at_ns
+
+    def on_probe(self, ran_ns: int, now_ns: Nanoseconds, *, was_quick: bool) -> None:
+        """Take note that a probe has ended.
+
+        Args:
+            ran_ns: How long its call took.
+            now_ns: When it ended.
+            was_quick: Whether that is less than the refused request has allowed.
+        """
+        self._probe_pause = 1 if was_quick else min(2 * self._probe_pause, RAREST_PROBE)
+        self._probe_at_ns = now_ns + self._probe_pause * ran_ns
+        if self.turns.within is not None:
+            self.turns.within.on_probe(ran_ns, now_ns, was_quick=was_quick)
+
     def start(self, now_ns: Nanoseconds) -> None:
         """Take an executor."""
         turns = self.turns
         turns.idle -= 1
         self._running += 1
         self._started_ns += now_ns
+        if turns.within is not None:
+            turns.within.start(now_ns)
         if turns.is_scarce:
             self._level(now_ns)
             self._forget_others()
@@ -177,6 +213,8 @@ class Seat:
         self.served_ns += ran_ns
         self._recent_ns = self.recent_ns(now_ns) + ran_ns
         self._recent_at_ns = now_ns
+        if self.turns.within is not None:
+            self.turns.within.end(ran_ns, now_ns)
         if self.turns.is_scarce:
             self.turns.is_open = True
             self._forget_others()

@@ -50,7 +50,7 @@ from tidegate_realtime.runtime.sharing import SharedExecutors
 from tidegate_realtime.runtime.ticket import Ticket
 from tidegate_realtime.runtime.tickets import Tickets
 from tidegate_realtime.runtime.totals import report_totals
-from tidegate_realtime.runtime.warm_up import teach, warm_up
+from tidegate_realtime.runtime.warm_up import at_length, teach, warm_up
 
 log: Final = get_logger(__name__)
 
@@ -139,6 +139,16 @@ class BatchDriver:
         """What was learned of execution times; ``None`` without a promise. To be read only."""
         return self._model
 
+    @property
+    def parts(self) -> tuple["BatchDriver"]:
+        """Itself: rows of all lengths are one part; ``runtime.buckets`` has others."""
+        return (self,)
+
+    def part_for(self, inputs: Tensors) -> "BatchDriver":
+        """Return itself, whatever the rows are."""
+        del inputs
+        return self
+
     def share(self, shared: SharedExecutors) -> None:
         """Run batches only when it is this model's turn; to be called before the first ``submit``.
 
@@ -157,18 +167,36 @@ class BatchDriver:
             SettingError: Not even one row is answered within the objective, and ``best_effort``
                 does not allow that.
         """
+        infeasible = await self.measure()
+        if infeasible is not None:
+            raise SettingError(infeasible.message(self._name))
+
+    async def measure(self, *, length: int = 1) -> Infeasible | None:
+        """Warm up with rows of some length, and leave it to the caller what follows.
+
+        Args:
+            length: Of the variable dimensions of a row.
+
+        Returns:
+            Why not even one row is answered within the objective; ``None``: it is, or it need not.
+
+        Raises:
+            BackendError: The model does not run on zeros.
+        """
         promise, model = self._promise, self._model
+        signature = at_length(self._signature, length)
         if promise is None or model is None:
-            await warm_up(self._backend, self._signature, cap_rows=self.limits.cap_rows)
-            return
-        await teach(model, promise, self._backend, self._signature, self._clock)
+            await warm_up(self._backend, signature, cap_rows=self.limits.cap_rows)
+            return None
+        await teach(model, promise, self._backend, signature, self._clock)
         self.pace.renew()
         cap = self.pace.cap
         if isinstance(cap, Infeasible) and not promise.best_effort:
-            raise SettingError(cap.message(self._name))
+            return cap
         if isinstance(cap, Cap) and cap.warning:
             log.warning("objective_tight", model=self._name, problem=cap.warning)
         log.info("model_measured", model=self._name, cap_rows=self.pace.cap_rows)
+        return None
 
     def on_reply(self, outside_ns: int) -> None:
         """Learn what a request spent in the caller's code: decoding before, encoding after.

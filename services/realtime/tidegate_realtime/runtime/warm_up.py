@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from msgspec.structs import replace
 
 from tidegate.clock import Clock
 from tidegate.errors import BackendError
@@ -116,6 +117,21 @@ async def teach(
     for rows, times in runs.items():
         for took_ns in times:
             model.observe(rows, took_ns, now_ns)
+
+
+def at_length(signature: Signature, length: int) -> Signature:
+    """Return what the model reads if the variable dimensions of its rows have that length."""
+    inputs = tuple(
+        replace(
+            spec,
+            shape=(
+                spec.shape[0],
+                *(length if size == VARIABLE else size for size in spec.row_shape),
+            ),
+        )
+        for spec in signature.inputs
+    )
+    return replace(signature, inputs=inputs)
 
 
 def zeros(signature: Signature, rows: int) -> Tensors:
