@@ -1,3 +1,7 @@
+from random import Random
+
+import pytest
+
 from tidegate.settings import LatencyObjective
 from tidegate_realtime.api.metrics import (
     EndedKey,
@@ -37,3 +41,17 @@ def test_arrivals_are_the_endings_and_what_is_in_flight() -> None:
     assert metrics.in_flight == {"risk": 1, "unknown": 0}
     assert sum(metrics.ended.values()) + sum(metrics.in_flight.values()) == 3
     assert metrics.durations["risk", "1"].counts[5] == 1  # the bucket that ends at the objective
+
+
+@pytest.mark.field_fault("S-55")
+def test_the_share_above_the_objective_is_the_same_of_replicas_added_up_and_of_all_together() -> (
+    None
+):
+    random, objective = Random(55), LatencyObjective(slo_ms=50)
+    replicas = [Histogram(objective_edges_s(objective)) for _ in range(2)]
+    took_s = [random.expovariate(30) for _ in range(2_000)]
+    for place, each in enumerate(took_s):
+        replicas[place % 7 == 0].observe(each)
+    within = sum(sum(replica.counts[:6]) for replica in replicas)  # the objective is the sixth edge
+    assert within == sum(each <= 0.050 for each in took_s)
+    assert sum(sum(replica.counts) for replica in replicas) == len(took_s)

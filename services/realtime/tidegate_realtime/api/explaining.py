@@ -240,7 +240,8 @@ def _terminated(observed: Observed) -> Iterator[Finding]:
             kind="terminated",
             said=f"{observed.terminated} of {observed.batches} calls were ended early: all who had "
             "rows in them had left, or were too late.",
-            change="look for callers whose own timeout is shorter than the objective",
+            change="let callers whose own timeout is shorter than the objective send it along, as "
+            "Tidegate-Deadline-Ms: whoever leaves before the answer takes places from others",
         )
 
 
