@@ -256,3 +256,33 @@ def test_a_profile_that_does_not_reach_the_rows_of_the_model_is_refused_at_once(
             Signature(inputs=(fixed,), outputs=(fixed,)),
             clock=ManualClock(),
         )
+
+
+def test_a_thread_that_was_replaced_tells_nothing_more_and_ends() -> None:
+    asleep, wake = threading.Event(), threading.Event()
+    clock = ManualClock()
+
+    def wait(_: threading.Event, duration_ns: int) -> None:
+        if not asleep.is_set():
+            asleep.set()
+            assert wake.wait(30)
+        clock.advance(duration_ns)
+
+    before = set(threading.enumerate())
+    sampler = ProfileSampler(load_profile(PROFILE), Random(1))
+    backend = EmulatedBackend(sampler, echo, clock=clock, wait=wait)
+    (thread,) = set(threading.enumerate()) - before
+    hung: SimpleQueue[BatchResult] = SimpleQueue()
+    ready: SimpleQueue[BackendError | None] = SimpleQueue()
+    call = backend.begin(batch(1), rows=1, done=hung.put)
+    assert asleep.wait(30)
+    backend.replace(call, ready=ready.put)
+    assert ready.get(timeout=30) is None
+    fine: SimpleQueue[BatchResult] = SimpleQueue()
+    backend.begin(batch(2), rows=2, done=fine.put)
+    assert not isinstance(fine.get(timeout=30), BackendError)
+    backend.close()
+    wake.set()
+    thread.join(30)
+    assert not thread.is_alive()
+    assert hung.empty()
