@@ -28,6 +28,8 @@ class Model:
     beta_ms: float
     slo_ms: float
     rate_rps: float
+    believed: float = 1.0
+    """How many times longer its calls were before, as on a machine that stood still."""
     batcher: MicroBatcher = field(init=False)
     wake_at_ns: int | None = None
     in_time: int = 0
@@ -37,7 +39,7 @@ class Model:
         model = LatencyModel(percentile=0.99, sizes=None)
         for rows in range(1, 33):
             for step in range(-5, 6):
-                took_ns = self.took_ns(rows, 1 + NOISE * step / 3)
+                took_ns = self.took_ns(rows, self.believed * (1 + NOISE * step / 3))
                 model.observe(rows, took_ns, Nanoseconds(0))
         self.batcher = MicroBatcher(
             executors=1,
@@ -150,3 +152,9 @@ def test_a_load_that_the_executor_can_carry_is_answered_in_time() -> None:
     for model in run.models:
         assert model.missed == 0
         assert model.in_time == model.batcher.statistics().arrived
+
+
+def test_a_model_that_believes_to_be_too_slow_learns_better_however_busy_the_others_are() -> None:
+    gloomy = Model(0.5, 3.0, 50, 200, believed=16.0)
+    Run(gloomy, large(50, 100))
+    assert gloomy.in_time > 0.3 * gloomy.rate_rps * SECONDS

@@ -168,3 +168,25 @@ def test_as_many_executors_as_models_are_nobodys_concern() -> None:
         arrive(other, 50)
     assert arrive(core, 10).state is State.RUNNING  # which is as little as it takes
     assert not turns.is_open
+
+
+def test_slow_probes_become_rare_and_a_quick_one_makes_them_frequent_again() -> None:
+    turns = Turns(1)
+    core, _ = build(turns), build(turns)
+    assert core.seat is not None
+    now = NOW
+    for pause in (2, 4, 8):
+        core.seat.on_probe(ms_to_ns(10), now, was_quick=False)
+        assert not core.seat.may_probe(Nanoseconds(now + ms_to_ns(10 * pause) - 1))
+        now = Nanoseconds(now + ms_to_ns(10 * pause))
+        assert core.seat.may_probe(now)
+    core.seat.on_probe(ms_to_ns(10), now, was_quick=True)
+    assert core.seat.may_probe(Nanoseconds(now + ms_to_ns(10)))
+
+
+def test_where_nobody_needs_the_executors_probes_are_as_frequent_as_for_one_model() -> None:
+    turns = Turns(1)
+    core = build(turns)
+    assert core.seat is not None
+    core.seat.on_probe(ms_to_ns(10), NOW, was_quick=False)
+    assert core.seat.may_probe(NOW)
