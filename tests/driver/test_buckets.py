@@ -236,7 +236,7 @@ async def test_texts_that_no_call_can_answer_in_time_do_not_stop_the_start_and_a
             assert isinstance(await outcome_of(send(driver, 256, within_ms=300)), Answered)
     (warning,) = [line for line in logs if line["event"] == "texts_too_slow"]
     assert warning["problem"].startswith(
-        "65 to 256 tokens: one row takes 67 ms at p99, the objective is 50 ms"
+        "minilm@1 with 65 to 256 tokens: one row takes 67 ms at p99, the objective is 50 ms"
     )
 
 
@@ -255,7 +255,9 @@ async def test_texts_that_are_refused_in_any_case_hold_nobody_up() -> None:
 
 
 async def test_a_model_whose_shortest_texts_are_too_slow_does_not_start() -> None:
-    with pytest.raises(SettingError, match=r"minilm@1, 1 to 16 tokens: one row takes 5 ms at p99"):
+    with pytest.raises(
+        SettingError, match=r"minilm@1 with 1 to 16 tokens: one row takes 5 ms at p99"
+    ):
         async with serving(TextBackend(), slo_ms=4):
             pass
 

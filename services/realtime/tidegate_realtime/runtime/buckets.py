@@ -62,8 +62,9 @@ class BucketedDriver:
         self._clock = clock
         self.lengths: Final = tuple(lengths)
         firsts = (1, *(length + 1 for length in lengths))
-        self._texts = [f"{a} to {b} tokens" for a, b in zip(firsts, lengths, strict=False)]
-        self.parts: Final = tuple(build(f"{name} with {texts}") for texts in self._texts)
+        self.ranges: Final = tuple(f"{a} to {b}" for a, b in zip(firsts, lengths, strict=False))
+        """The lengths of each driver's rows, before they are padded."""
+        self.parts: Final = tuple(build(f"{name} with {each} tokens") for each in self.ranges)
         """The driver of each length."""
         self._executors = executors
         self._shared: SharedExecutors | None = None
@@ -129,14 +130,14 @@ class BucketedDriver:
             SettingError: Not even one of the shortest rows is answered within the objective.
         """
         too_slow: dict[str, Infeasible] = {}
-        for texts, length, part in zip(self._texts, self.lengths, self.parts, strict=True):
+        for length, part in zip(self.lengths, self.parts, strict=True):
             infeasible = await part.measure(length=length)
             if infeasible is not None:
-                too_slow[texts] = infeasible
-        if self._texts[0] in too_slow:
-            raise SettingError(too_slow[self._texts[0]].message(f"{self._name}, {self._texts[0]}"))
+                too_slow[part.name] = infeasible
+        if (first := too_slow.get(self.parts[0].name)) is not None:
+            raise SettingError(first.message(self.parts[0].name))
         if too_slow:
-            problem = "; ".join(each.message(texts) for texts, each in too_slow.items())
+            problem = "; ".join(each.message(name) for name, each in too_slow.items())
             log.warning("texts_too_slow", model=self._name, problem=problem)
 
     def on_reply(self, outside_ns: int) -> None:

@@ -92,7 +92,7 @@ class BatchDriver:
         self._calls = Calls(backend, self, clock=clock, name=name)
         self._signature = signature
         self._clock = clock
-        self._name = name
+        self.name: Final = name
         self._loop = asyncio.get_running_loop()
         self._promise = promise
         self._model = None if promise is None else promise.latency_model(backend.fixed_rows)
@@ -149,6 +149,11 @@ class BatchDriver:
         del inputs
         return self
 
+    @property
+    def busiest(self) -> "BatchDriver":
+        """Itself, likewise."""
+        return self
+
     def share(self, shared: SharedExecutors) -> None:
         """Run batches only when it is this model's turn; to be called before the first ``submit``.
 
@@ -169,7 +174,7 @@ class BatchDriver:
         """
         infeasible = await self.measure()
         if infeasible is not None:
-            raise SettingError(infeasible.message(self._name))
+            raise SettingError(infeasible.message(self.name))
 
     async def measure(self, *, length: int = 1) -> Infeasible | None:
         """Warm up with rows of some length, and leave it to the caller what follows.
@@ -194,8 +199,8 @@ class BatchDriver:
         if isinstance(cap, Infeasible) and not promise.best_effort:
             return cap
         if isinstance(cap, Cap) and cap.warning:
-            log.warning("objective_tight", model=self._name, problem=cap.warning)
-        log.info("model_measured", model=self._name, cap_rows=self.pace.cap_rows)
+            log.warning("objective_tight", model=self.name, problem=cap.warning)
+        log.info("model_measured", model=self.name, cap_rows=self.pace.cap_rows)
         return None
 
     def on_reply(self, outside_ns: int) -> None:
@@ -225,7 +230,7 @@ class BatchDriver:
         (reject,) = commands
         assert isinstance(reject, Reject)
         self._tickets.settled += 1
-        return Rejected.of(reject, self.limits, model=self._name)
+        return Rejected.of(reject, self.limits, model=self.name)
 
     def submit(
         self,
@@ -255,7 +260,7 @@ class BatchDriver:
                 would give batch-mates each other's answers.
         """
         if fault := wrong_rows(inputs, rows):
-            raise ValueError(f"{self._name}: input {fault}; it must be checked before it is sent")
+            raise ValueError(f"{self.name}: input {fault}; it must be checked before it is sent")
         now_ns = self._clock.now_ns()
         request = Request(
             rows,
@@ -311,7 +316,7 @@ class BatchDriver:
             self._shared.leave(self._batcher.seat)
         if not self._closed:  # only now has every call ended
             self._closed = True
-            report_totals(self._name, self.statistics(), settled=self._tickets.settled)
+            report_totals(self.name, self.statistics(), settled=self._tickets.settled)
 
     def _shape_key(self, inputs: Tensors) -> Hashable:
         return tuple([inputs[name].shape[1:] for name in self._variable])
@@ -358,7 +363,7 @@ class BatchDriver:
     def _reject(self, reject: Reject) -> None:
         if reject.probe is not None:
             self._tickets.keep_probe(reject.probe, reject.request)
-        outcome = Rejected.of(reject, self.limits, model=self._name)
+        outcome = Rejected.of(reject, self.limits, model=self.name)
         self._tickets.settle(reject.request, outcome)
 
     def _start(self, batch: Batch) -> None:
@@ -376,7 +381,7 @@ class BatchDriver:
             result = _UnusableBatchError(f"output {fault}")
         if isinstance(result, BackendError):
             if not batch.is_terminated:
-                log.warning("batch_failed", model=self._name, rows=batch.rows, error=str(result))
+                log.warning("batch_failed", model=self.name, rows=batch.rows, error=str(result))
             may_rerun = not isinstance(result, _UnusableBatchError)
             commands = self._batcher.on_batch_failed(batch, result, now_ns, may_rerun=may_rerun)
         else:
