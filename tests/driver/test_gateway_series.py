@@ -124,6 +124,9 @@ async def test_each_call_counts_its_rows_its_reason_its_time_and_its_forecast(ec
         assert found["tidegate_batch_rows_sum", ""] == 5
         assert found["tidegate_executor_busy_seconds_total", ""] == pytest.approx(0.010 + 0.013)
         assert found["tidegate_execution_seconds_sum", ""] == pytest.approx(0.010 + 0.013)
+        assert found["tidegate_batch_oldest_wait_seconds_count", ""] == 2
+        assert found["tidegate_batch_oldest_wait_seconds_sum", ""] == pytest.approx(0.010)
+        assert found["tidegate_batch_oldest_wait_seconds_bucket", "0.0001"] == 1  # one went at once
         assert found["tidegate_call_forecast_ratio_count", ""] == 2
         assert found["tidegate_call_forecast_ratio_bucket", "0.7"] == 0
         assert found["tidegate_call_forecast_ratio_bucket", "1.1"] == 2

@@ -2,6 +2,8 @@
 
 from collections import Counter
 
+from tidegate.units import Nanoseconds
+from tidegate_realtime.core.commands import Batch
 from tidegate_realtime.core.executors import Executors
 from tidegate_realtime.core.forecasts import Forecasts
 from tidegate_realtime.core.probes import Probes
@@ -13,6 +15,7 @@ from tidegate_realtime.core.statistics import (
     QueueStatistics,
     RefusalCode,
 )
+from tidegate_realtime.core.waits import OldestWaits
 
 _STARTED = TABLE[State.WAITING, Event.BATCH_STARTED]
 _ENDED = TABLE[State.RUNNING, Event.BATCH_ENDED]
@@ -35,6 +38,7 @@ class Ledger:
         "held",
         "held_in_vain",
         "late",
+        "oldest_waits",
         "poison_rows",
         "refused_unread",
         "rejected_by_code",
@@ -46,6 +50,7 @@ class Ledger:
         self.rejected_by_code: Counter[RefusalCode] = Counter(dict.fromkeys(REFUSAL_CODES, 0))
         self.batches_by_reason: Counter[DispatchReason] = Counter()
         self.batches_by_rows: Counter[int] = Counter()
+        self.oldest_waits = OldestWaits()
         self.batches_terminated = 0
         self.executors_given_up = 0
         self.held = self.held_in_vain = 0
@@ -90,6 +95,13 @@ class Ledger:
         self.counts[_WAITING] -= 1
         self.counts[_STARTED] += 1
 
+    def start_batch(self, batch: Batch, now_ns: Nanoseconds) -> None:
+        """Count a batch that starts now; each of its requests is moved by ``start``."""
+        self.batches_by_reason[batch.reason] += 1
+        self.batches_by_rows[batch.rows] += 1
+        since_ns = min([piece.request.arrived_at_ns for piece in batch.pieces])
+        self.oldest_waits.add(now_ns - since_ns)
+
     def end(self, requests: int) -> None:
         """Count requests that were moved from ``RUNNING`` to ``ANSWERED``."""
         self.counts[_STARTED] -= requests
@@ -128,4 +140,5 @@ class Ledger:
             forecasts=self.forecasts.statistics(),
             batches_by_reason=self.batches_by_reason.copy(),
             batches_by_rows=self.batches_by_rows.copy(),
+            oldest_waits=self.oldest_waits.statistics(),
         )

@@ -316,8 +316,7 @@ class MicroBatcher:
         self._executors.start(batch, now_ns, self._admission.on_start(batch, now_ns))
         if self.seat is not None:
             self.seat.start(now_ns)
-        self._ledger.batches_by_reason[batch.reason] += 1
-        self._ledger.batches_by_rows[batch.rows] += 1
+        self._ledger.start_batch(batch, now_ns)
         commands.append(StartBatch(batch))
 
     def _release(self, batch: Batch, now_ns: Nanoseconds) -> None:

@@ -6,6 +6,7 @@ from typing import Final, Literal, get_args
 
 from tidegate.units import Nanoseconds
 from tidegate_realtime.core.forecasts import ForecastStatistics
+from tidegate_realtime.core.waits import WaitStatistics
 
 DispatchReason = Literal["full", "free", "fits", "need_met", "waited", "bisect", "drain"]
 """Why a batch started with the rows that it has: the cap left no room for more; an executor was
@@ -84,6 +85,8 @@ class BatcherStatistics:
     batches_by_reason: Mapping[DispatchReason, int]
     batches_by_rows: Mapping[int, int]
     """How many batches of each size were started: rows → batches."""
+    oldest_waits: WaitStatistics
+    """How long who had waited longest in each batch had."""
 
     @property
     def in_progress(self) -> int:

@@ -14,6 +14,7 @@ from tidegate_realtime.api.served import ServedVersion
 from tidegate_realtime.core.forecasts import RATIO_EDGES
 from tidegate_realtime.core.pace import Pace
 from tidegate_realtime.core.statistics import BatcherStatistics
+from tidegate_realtime.core.waits import WAIT_EDGES_NS
 
 VERSION: Final = ("model", "version")
 _CALL: Final = (*VERSION, "backend")
@@ -51,6 +52,12 @@ class Snapshot(NamedTuple):
             0.0 if since_ns is None else ns_to_seconds(self.now_ns - since_ns)
             for since_ns in self.statistics.queue.waiting_since_by_class
         ]
+
+    @property
+    def oldest_waits(self) -> Histogram:
+        """Of each model call, the longest wait in it."""
+        found, edges_s = self.statistics.oldest_waits, map(ns_to_seconds, WAIT_EDGES_NS)
+        return Histogram.of([*edges_s], found.counts, ns_to_seconds(Nanoseconds(found.total_ns)))
 
     @property
     def forecasts(self) -> Histogram:
@@ -189,6 +196,12 @@ def call_families(snapshots: Sequence[Snapshot]) -> Iterator[Metric]:
         "Rows of each model call.",
         _CALL,
         [(each.call, each.batch_rows) for each in snapshots],
+    )
+    yield histogram(
+        "tidegate_batch_oldest_wait_seconds",
+        "How long whoever had waited longest in a model call had waited when it began.",
+        _CALL,
+        [(each.call, each.oldest_waits) for each in snapshots],
     )
     yield histogram(
         "tidegate_execution_seconds",
