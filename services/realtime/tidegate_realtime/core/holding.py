@@ -14,17 +14,19 @@ from tidegate_realtime.core.pace import Pace
 class Holding:
     """Until when rows are held although an executor is idle."""
 
-    __slots__ = ("until_ns",)
+    __slots__ = ("until_ns", "wake_at_ns")
 
     def __init__(self) -> None:
         self.until_ns: Nanoseconds | None = None
         """``None``: nothing is held."""
+        self.wake_at_ns: Nanoseconds | None = None
+        """The same, while there is an executor that rows could leave for then."""
 
     def is_on(self, lanes: Lanes, pace: Pace, now_ns: Nanoseconds) -> bool:
         """Decide whether what waits shall go on waiting, and until when at the longest."""
         model = pace.model
         if pace.executors == 1 or model is None or lanes.rows >= pace.need_rows:
-            self.until_ns = None
+            self.end()
             return False
         rows = lanes.rows
         missing = pace.need_rows - rows
@@ -36,7 +38,7 @@ class Holding:
             next_rows = min(rows + 1, pace.cap_rows)
             busy_ns = model.tail_ns(next_rows) + pace.overhead_ns + pace.guard_ns
             held_ns = min(held_ns, deadline_ns - busy_ns)
-        self.until_ns = Nanoseconds(held_ns) if held_ns > now_ns else None
+        self.until_ns = self.wake_at_ns = Nanoseconds(held_ns) if held_ns > now_ns else None
         return self.until_ns is not None
 
     def has_ended(self, now_ns: Nanoseconds) -> bool:
@@ -45,4 +47,4 @@ class Holding:
 
     def end(self) -> None:
         """Hold nothing: a batch was formed."""
-        self.until_ns = None
+        self.until_ns = self.wake_at_ns = None

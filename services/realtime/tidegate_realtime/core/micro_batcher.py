@@ -118,7 +118,7 @@ class MicroBatcher:
             return commands  # nothing has changed
         if self._executors.idle > 0:
             self._dispatch(now_ns, commands)
-        if commands or request.deadline_at_ns - self.pace.margin_ns < self._waking.at_ns:
+        if commands or self._waking.is_moved_by(request):
             self._wake(commands)
         return commands
 
@@ -302,6 +302,8 @@ class MicroBatcher:
             if batch is None:
                 break
             self._start(batch, now_ns, commands)
+        else:  # no executor is left that rows could be held for
+            self._formation.holding.wake_at_ns = None
         if self._standby.rows:
             lost = self._standby.take_lost(self._executors.free_at_ns(self.pace.model, now_ns))
             self._endings.refuse_held(lost, commands)

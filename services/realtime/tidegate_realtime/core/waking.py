@@ -8,7 +8,7 @@ from tidegate_realtime.core.holding import Holding
 from tidegate_realtime.core.lanes import Lanes
 from tidegate_realtime.core.pace import Pace
 from tidegate_realtime.core.plan import FOREVER
-from tidegate_realtime.core.request import State
+from tidegate_realtime.core.request import Request, State
 from tidegate_realtime.core.standby import Standby
 
 RUNNING = State.RUNNING
@@ -27,6 +27,13 @@ class Waking:
         self._holding = holding
         self.at_ns: int = FOREVER
         """What was named last."""
+
+    def is_moved_by(self, request: Request) -> bool:
+        """Whether something is due earlier than was named, now that a request has arrived."""
+        held_until_ns = self._holding.wake_at_ns  # company that came may have brought it forward
+        return request.deadline_at_ns - self._pace.margin_ns < self.at_ns or (
+            held_until_ns is not None and held_until_ns < self.at_ns
+        )
 
     def name(
         self, executors: Executors, bisection: Bisection, commands: list[Command]
@@ -54,7 +61,7 @@ class Waking:
         return unwanted
 
     def _waiting_due_ns(self) -> int:
-        held_until_ns = self._holding.until_ns
+        held_until_ns = self._holding.wake_at_ns
         at_ns = FOREVER if held_until_ns is None else held_until_ns
         lanes, standby = self._lanes, self._standby
         first_ns = lanes.earliest_deadline_at_ns() if lanes.rows else None
