@@ -61,7 +61,7 @@ async def serving(
     try:
         await driver.warm_up()
         backend.forget()
-        backend.model = driver.latency_model
+        backend.model_of = lambda _: driver.latency_model
         collector = GatewayCollector(catalogue=edge.catalogue, metrics=edge.metrics, clock=clock)
         observer = Observer(catalogue=edge.catalogue, metrics=edge.metrics, clock=clock)
         yield edge, collector, observer

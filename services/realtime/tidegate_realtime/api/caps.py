@@ -4,6 +4,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from tidegate_realtime.core.cap import Cap, CapReason, Infeasible
 from tidegate_realtime.core.pace import Pace
+from tidegate_realtime.runtime.buckets import BucketedDriver, Driver
 
 CapLimit: TypeAlias = CapReason | Literal["too_slow", "set"]
 """Beyond the bounds of ``core.cap``: not even one row is answered in time; nothing is derived, for
@@ -54,3 +55,20 @@ def cap_numbers(pace: Pace) -> CapNumbers:
             return CapNumbers(rows, rows, 0, rows, rows, pace.need_rows, "too_slow")
         case None:
             return CapNumbers(rows, rows, rows, rows, rows, pace.need_rows, "set")
+
+
+def caps_by_tokens(driver: Driver) -> dict[str, str]:
+    """Say the cap of each length of texts, and which one is shown; nothing without lengths."""
+    if not isinstance(driver, BucketedDriver):
+        return {}
+    caps = [
+        (each, cap_numbers(part.pace))
+        for each, part in zip(driver.ranges, driver.parts, strict=True)
+    ]
+    return {
+        "cap_tokens": driver.ranges[driver.parts.index(driver.busiest)],
+        "cap_rows_by_tokens": ", ".join(
+            f"{each}: {'too slow' if cap.limited_by == 'too_slow' else cap.effective}"
+            for each, cap in caps
+        ),
+    }

@@ -79,6 +79,9 @@ class Observed:
     """Other versions on the same executors."""
     others_busy_ratio: float
     """Share of the executors' time that these took."""
+    tokens: str | None = None
+    """Of texts, how long those are that the cap and the time of one row are of: they took most of
+    the time."""
 
     @property
     def executors_missing(self) -> int:
@@ -317,6 +320,8 @@ def _counted(count: int, what: str) -> str:
 def _cap(observed: Observed) -> Finding:
     said, change = _CAPS[observed.cap.limited_by]
     rows = _counted(observed.cap.effective, "row")
+    tokens = observed.tokens
+    texts = f" of texts with {tokens} tokens, which take most of the time," if tokens else ""
     numbers = {
         "objective": f"{observed.objective_ms:g} ms",
         "one_row": f"{observed.one_row_ms:.3g} ms",
@@ -324,7 +329,7 @@ def _cap(observed: Observed) -> Finding:
     }
     return Finding(
         kind=f"cap_{observed.cap.limited_by}",
-        said=f"A batch may hold {rows}: {said.format(**numbers)}.{_calm(observed.cap)}",
+        said=f"A batch{texts} may hold {rows}: {said.format(**numbers)}.{_calm(observed.cap)}",
         change=change.format(**numbers),
     )
 

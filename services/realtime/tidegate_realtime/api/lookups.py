@@ -9,7 +9,7 @@ from tidegate.errors import TidegateError
 from tidegate.settings.loading import DEFAULT
 from tidegate.tensors.signature import TensorSpec
 from tidegate.units import ns_to_ms
-from tidegate_realtime.api.caps import cap_numbers
+from tidegate_realtime.api.caps import cap_numbers, caps_by_tokens
 from tidegate_realtime.api.endings import Draw, ending_of_error
 from tidegate_realtime.api.errors import NotReadyError
 from tidegate_realtime.api.metrics import GatewayMetrics
@@ -167,6 +167,7 @@ def _parameters(served: ServedVersion) -> dict[str, object]:
         "cap_knee_rows": cap.knee,
         "cap_memory_rows": cap.memory,
         "need_rows": cap.need,
+        **caps_by_tokens(served.driver),
         "queue_limit_rows": served.driver.limits.queue_limit_rows,
     }
 

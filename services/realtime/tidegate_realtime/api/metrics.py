@@ -166,6 +166,10 @@ _EXECUTION_EDGES_S: Final = tuple(
 """0.1 ms to 5 s: a small network for one row, a large one for a full batch."""
 
 
+def _nobody(inputs: Tensors) -> None:
+    """Promise nothing."""
+
+
 class MeasuredBackend:
     """A backend that notes how long each batch took, from ``begin`` to ``done``.
 
@@ -176,8 +180,8 @@ class MeasuredBackend:
         self._backend = backend
         self._clock = clock
         self.calls = CallTimes()
-        self.model: LatencyModel | None = None
-        """What is promised of a call; to be set once somebody promises."""
+        self.model_of: Callable[[Tensors], LatencyModel | None] = _nobody
+        """Who says what is promised of a call with such inputs; to be set once somebody does."""
         self.forget()
 
     def forget(self) -> None:
@@ -202,7 +206,7 @@ class MeasuredBackend:
     def begin(self, inputs: Tensors, *, rows: int, done: Callable[[BatchResult], None]) -> Call:
         """Start one batch and the watch."""
         self.padding_rows += (self.fixed_rows or rows) - rows
-        model = self.model
+        model = self.model_of(inputs)
         promised_ns = model.tail_ns(rows) if model and rows <= model.largest_size else 0
         began_at_ns = self._clock.now_ns()
 

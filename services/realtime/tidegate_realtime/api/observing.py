@@ -8,11 +8,11 @@ from typing import Final, Self, TypeVar
 
 from tidegate.clock import Clock
 from tidegate.units import Nanoseconds, ns_to_ms, ns_to_seconds
-from tidegate_realtime.api.caps import cap_numbers
+from tidegate_realtime.api.caps import cap_numbers, caps_by_tokens
 from tidegate_realtime.api.explaining import Observed
 from tidegate_realtime.api.metrics import GatewayMetrics, Histogram
 from tidegate_realtime.api.outlook import capacity_rows_per_second
-from tidegate_realtime.api.served import Catalogue, ServedVersion
+from tidegate_realtime.api.served import Catalogue, ServedVersion, one_row_ns
 from tidegate_realtime.core.statistics import BatcherStatistics
 
 GLANCES: Final = 40
@@ -124,7 +124,7 @@ def observe(
         model=str(served.model.tag),
         window_s=window_s,
         objective_ms=served.objective.slo_ms,
-        one_row_ms=ns_to_ms(served.one_row_ns),
+        one_row_ms=ns_to_ms(one_row_ns(served.driver.busiest)),
         cap=cap_numbers(pace),
         answered=now.answered - was.answered,
         expired=now.expired - was.expired,
@@ -139,13 +139,14 @@ def observe(
         call_ms=1_000 * busy_s / calls if calls else 0.0,
         busy_ratio=min(1.0, busy_s / executors_s),
         arriving_per_second=(now.arrived_rows - was.arrived_rows) / window_s,
-        capacity_per_second=capacity_rows_per_second(pace),
+        capacity_per_second=capacity_rows_per_second(served.driver, after.at_ns),
         slower_ratio=1.0 if model is None else model.statistics().tail_factor,
         terminated=now.batches_terminated - was.batches_terminated,
         given_up=now.executors_given_up - was.executors_given_up,
         executors=executors,
         executors_usable=now.executors_usable,
         sharing=[str(each.model.tag) for each in others],
+        tokens=caps_by_tokens(served.driver).get("cap_tokens"),
         others_busy_ratio=(after.others_busy_seconds - before.others_busy_seconds) / executors_s,
     )
 

@@ -297,8 +297,8 @@ class Scorer:
             PoisonInputError: One of its rows makes the model fail; it is remembered.
         """
         match outcome:
-            case Rejected(code="deadline_unreachable") if wishes.deadline is not None:
-                served.check_possible(wishes.deadline)
+            case Rejected(code="deadline_unreachable"):
+                served.check_caller(wishes.deadline, asked.inputs)
             case Failed(poison_row=int(row)):
                 served.poison.remember(asked.inputs, row, self._clock.now_ns())
                 raise PoisonInputError.of_row(row)

@@ -7,6 +7,7 @@ from typing import Final, assert_never
 
 from tidegate.errors import TidegateError
 from tidegate.ids import DEFAULT_ALIAS, Alias, ModelName, Version
+from tidegate.inference.arrays import Tensors
 from tidegate.inference.model import Model
 from tidegate.oip.response import ResponseTag
 from tidegate.settings import LatencyObjective
@@ -22,6 +23,7 @@ from tidegate_realtime.api.poison import PoisonMemory
 from tidegate_realtime.api.unread import UnreadColumns
 from tidegate_realtime.api.use import Use
 from tidegate_realtime.api.wishes import Deadline, DeadlineTooShortError, deadline_at_ns
+from tidegate_realtime.runtime.buckets import Driver
 from tidegate_realtime.runtime.driver import BatchDriver
 from tidegate_realtime.runtime.promise import MAX_DEADLINE_NS
 
@@ -38,7 +40,7 @@ class ServedVersion:
     """One version, loaded and warm, and what is the same in all of its replies."""
 
     model: Model
-    driver: BatchDriver
+    driver: Driver
     objective: LatencyObjective
     objective_origin: str
     """Where the objective was set: a file, a flag, or ``default``."""
@@ -113,22 +115,49 @@ class ServedVersion:
         Raises:
             DeadlineTooShortError: One row takes longer, on an idle executor.
         """
-        needed_ns = self.one_row_ns
+        needed_ns = min(map(one_row_ns, self.driver.parts))
         doubt = _DOUBT if certainly else 1
         if min(asked.asked_ns, self.max_deadline_ns) * doubt < needed_ns:
             raise DeadlineTooShortError.of(asked, model=str(self.model.tag), needed_ns=needed_ns)
+
+    def check_caller(self, asked: Deadline | None, inputs: Tensors) -> None:
+        """The same once the rows are known, of which some take longer than others.
+
+        Without a wish only texts are refused so that are too long for the objective even on
+        average: for others another try may help.
+
+        Args:
+            asked: What the caller wishes, if anything.
+            inputs: That the scheduler has refused to run in time.
+
+        Raises:
+            DeadlineTooShortError: One row of that length takes longer, on an idle executor.
+        """
+        part = self.driver.part_for(inputs)
+        if asked is None and len(self.driver.parts) == 1:
+            return
+        needed_ns = one_row_ns(part, on_average=asked is None)
+        wish = asked or Deadline(
+            self.objective.slo_ns,
+            f"The objective is {self.objective.slo_ms:g} ms, "
+            "and no Tidegate-Deadline-Ms allows more",
+        )
+        if min(wish.asked_ns, self.max_deadline_ns) < needed_ns:
+            raise DeadlineTooShortError.of(wish, model=part.name, needed_ns=needed_ns)
 
     @property
     def used_at_ns(self) -> Nanoseconds:
         """When a request last found it, or when it was loaded."""
         return self.use.last_at_ns
 
-    @property
-    def one_row_ns(self) -> int:
-        """What one row takes on an idle executor, at the objective's percentile; 0 if unknown."""
-        model, pace = self.driver.latency_model, self.driver.pace
-        known = model is not None and model.largest_size
-        return model.tail_ns(1) + pace.overhead_ns if model is not None and known else 0
+
+def one_row_ns(driver: BatchDriver, *, on_average: bool = False) -> int:
+    """Return what one row takes on an idle executor, at the percentile; 0 if that is unknown."""
+    model = driver.latency_model
+    if model is None or not model.largest_size:
+        return 0
+    call_ns = model.mean_ns(1) if on_average else model.tail_ns(1)
+    return call_ns + driver.pace.overhead_ns
 
 
 class State(Enum):

@@ -17,9 +17,9 @@ from tidegate_realtime.api.metrics import MeasuredBackend
 from tidegate_realtime.api.served import ServedVersion
 from tidegate_realtime.core.asked import Pointed
 from tidegate_realtime.core.limits import BatchLimits
+from tidegate_realtime.main.driving import build_driver
 from tidegate_realtime.main.executing import Executing, count_cores, open_backend
 from tidegate_realtime.main.starting import Plan
-from tidegate_realtime.runtime.driver import BatchDriver
 from tidegate_realtime.runtime.promise import Promise
 from tidegate_realtime.runtime.sharing import SharedExecutors
 
@@ -119,7 +119,7 @@ class StoredVersions:
         await hosted.driver.warm_up()
         if hosted.measured is not None:
             hosted.measured.forget()
-            hosted.measured.model = hosted.driver.latency_model
+            hosted.measured.model_of = lambda inputs: hosted.driver.part_for(inputs).latency_model
 
     async def close(self, hosted: ServedVersion) -> None:
         """Let what is bound to it end, then its queue, then its threads."""
@@ -127,7 +127,7 @@ class StoredVersions:
         await hosted.driver.aclose()
 
     def _served(self, model: Model, executing: Executing) -> ServedVersion:
-        plan, name, tag = self._plan, model.tag.name, str(model.tag)
+        plan, name = self._plan, model.tag.name
         section = plan.settings.of_model(name)
         promise = Promise(
             slo_ns=section.objective.slo_ns,
@@ -140,16 +140,10 @@ class StoredVersions:
             warm_up_rest_ratio=REST_RATIO if self._is_serving() else 0.0,
         )
         measured = MeasuredBackend(executing.backend, self._clock)
-        driver = BatchDriver(
-            measured,
-            signature=model.signature,
-            limits=BatchLimits(
-                memory_rows=section.memory_rows, queue_limit_rows=plan.serve.queue_limit_rows
-            ),
-            clock=self._clock,
-            name=tag,
-            promise=promise,
+        limits = BatchLimits(
+            memory_rows=section.memory_rows, queue_limit_rows=plan.serve.queue_limit_rows
         )
+        driver = build_driver(measured, model, limits, self._clock, promise)
         if executing.shares_cores:
             driver.share(self._shared)
         served = ServedVersion(

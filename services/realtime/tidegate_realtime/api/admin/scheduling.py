@@ -9,7 +9,11 @@ from tidegate.units import Nanoseconds, ns_to_seconds
 from tidegate_realtime.api.admin.families import counter, gauge, histogram
 from tidegate_realtime.api.caps import cap_numbers
 from tidegate_realtime.api.metrics import Histogram, MeasuredBackend
-from tidegate_realtime.api.outlook import capacity_rows_per_second, drain_seconds
+from tidegate_realtime.api.outlook import (
+    arriving_rows_per_second,
+    capacity_rows_per_second,
+    drain_seconds,
+)
 from tidegate_realtime.api.served import ServedVersion
 from tidegate_realtime.core.forecasts import RATIO_EDGES
 from tidegate_realtime.core.pace import Pace
@@ -106,19 +110,25 @@ def queue_families(snapshots: Sequence[Snapshot]) -> Iterator[Metric]:
         "tidegate_predicted_drain_seconds",
         "How long the rows in the queue take if no more come.",
         VERSION,
-        [(each.labels, drain_seconds(each.pace, each.statistics.queue.rows)) for each in snapshots],
+        [(each.labels, drain_seconds(each.served.driver)) for each in snapshots],
     )
     yield gauge(
         "tidegate_arrival_rows_per_second",
         "Rows that arrived over the last 10 s, refused ones too.",
         VERSION,
-        [(each.labels, each.pace.rate.smooth_rows_per_second(each.now_ns)) for each in snapshots],
+        [
+            (each.labels, arriving_rows_per_second(each.served.driver, each.now_ns))
+            for each in snapshots
+        ],
     )
     yield gauge(
         "tidegate_capacity_rows_per_second",
         "Rows that all executors take with full batches.",
         VERSION,
-        [(each.labels, capacity_rows_per_second(each.pace)) for each in snapshots],
+        [
+            (each.labels, capacity_rows_per_second(each.served.driver, each.now_ns))
+            for each in snapshots
+        ],
     )
 
 
@@ -279,5 +289,11 @@ def forecast_families(snapshots: Sequence[Snapshot]) -> Iterator[Metric]:
         "tidegate_change_points",
         "Lasting changes of speed that were noticed.",
         VERSION,
-        [(labels, model.slowdowns + model.speedups) for labels, model in learned],
+        [(each.labels, changes) for each in snapshots if (changes := _changes(each)) is not None],
     )
+
+
+def _changes(snapshot: Snapshot) -> int | None:
+    models = [part.latency_model for part in snapshot.served.driver.parts]
+    learned = [model.statistics() for model in models if model is not None]
+    return sum(each.slowdowns + each.speedups for each in learned) if learned else None
