@@ -12,8 +12,8 @@ _SHORT_BYTES: Final = 2_048
 
 def has_boolean(text: bytes) -> bool:
     """Whether a ``true`` or ``false`` stands anywhere in a text, be it in a string."""
-    if len(text) < _SHORT_BYTES:
-        return b"true" in text or b"false" in text
+    if len(text) < _SHORT_BYTES:  # numbers have neither letter
+        return (b"r" in text and b"true" in text) or (b"l" in text and b"false" in text)
     return has_word(text, b"true", at=2) or has_word(text, b"false", at=2)
 
 

@@ -1,7 +1,7 @@
 """What a model reads and writes, and the check of a batch against it."""
 
-from collections.abc import Mapping
-from typing import Self
+from collections.abc import Collection, Mapping
+from typing import Final, Self
 
 import msgspec
 import numpy as np
@@ -12,6 +12,9 @@ from tidegate.tensors.datatypes import DATATYPES
 
 VARIABLE = -1
 """A dimension that may have any length; the leading one of a batch is the rows."""
+
+_DTYPES: Final = {name: np.dtype(each.numpy) for name, each in DATATYPES.items()}
+"""To make one anew takes as long as the rest of a check."""
 
 
 class SignatureMismatchError(RequestRejectedError):
@@ -61,20 +64,24 @@ class TensorSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             SignatureMismatchError: The type, rank or a fixed dimension differs; the leading
                 dimension, the rows, is not looked at.
         """
-        if values.dtype != np.dtype(DATATYPES[self.datatype].numpy):
+        if values.dtype != _DTYPES[self.datatype]:
             raise SignatureMismatchError.of_input(
                 self.name, expected=self.datatype, found=str(values.dtype)
             )
-        fits = values.ndim == len(self.shape) and all(
-            want in {VARIABLE, have}
-            for want, have in zip(self.row_shape, values.shape[1:], strict=True)
-        )
-        if not fits:
+        if not self._fits(values.shape):
             raise SignatureMismatchError.of_input(
                 self.name,
                 expected=f"shape {[VARIABLE, *self.row_shape]}",
                 found=f"shape {list(values.shape)}",
             )
+
+    def _fits(self, shape: tuple[int, ...]) -> bool:
+        if len(shape) != len(self.shape):
+            return False
+        found, wanted = shape[1:], self.shape[1:]
+        return found == wanted or all(  # the first where only the rows vary, which is the rule
+            want in {VARIABLE, have} for want, have in zip(wanted, found, strict=True)
+        )
 
 
 class Signature(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -104,19 +111,27 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         Raises:
             SignatureMismatchError: A name, type, shape or row count differs.
         """
-        expected = [spec.name for spec in self.inputs]
-        for name in [*inputs, *expected]:
-            if name not in inputs or name not in expected:
-                raise SignatureMismatchError.of_input(
-                    name, expected=f"the inputs {expected}", found=f"{list(inputs)}"
-                )
+        counts: set[int] = set()
         for spec in self.inputs:
-            spec.check(inputs[spec.name])
-        rows: dict[str, int] = {spec.name: inputs[spec.name].shape[0] for spec in self.inputs}
-        if len(set(rows.values())) != 1 or 0 in rows.values():
+            values = inputs.get(spec.name)
+            if values is None:
+                raise self._other_inputs(inputs)
+            spec.check(values)
+            counts.add(values.shape[0])
+        if len(inputs) != len(self.inputs):
+            raise self._other_inputs(inputs)
+        if len(counts) != 1 or 0 in counts:
+            rows = {spec.name: inputs[spec.name].shape[0] for spec in self.inputs}
             raise SignatureMismatchError.of_input(
-                expected[0],
+                self.inputs[0].name,
                 expected="the same number of rows, at least 1, in every input",
                 found=f"{rows}",
             )
-        return next(iter(rows.values()))
+        return counts.pop()
+
+    def _other_inputs(self, inputs: Collection[str]) -> SignatureMismatchError:
+        expected = [spec.name for spec in self.inputs]
+        name = next(n for n in [*inputs, *expected] if n not in inputs or n not in expected)
+        return SignatureMismatchError.of_input(
+            name, expected=f"the inputs {expected}", found=f"{list(inputs)}"
+        )

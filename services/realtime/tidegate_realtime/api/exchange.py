@@ -20,7 +20,6 @@ class Exchange:
     """
 
     __slots__ = (
-        "_body_is_read",
         "_on_departure",
         "_overdue",
         "_reader",
@@ -30,6 +29,7 @@ class Exchange:
         "departed",
         "encoding",
         "held_bytes",
+        "is_read",
         "length_bytes",
         "method",
         "path",
@@ -53,7 +53,8 @@ class Exchange:
         """Counts what all requests hold."""
         self.held_bytes = 0
         """What is counted there for this one."""
-        self._body_is_read = False
+        self.is_read = False
+        """Its whole body has come."""
         self._on_departure: Callable[[], None] | None = None
         self._reader: asyncio.Task[object] | None = None
         self._overdue = False
@@ -133,7 +134,7 @@ class Exchange:
 
         Servers read a short rest to its end, and would read a long one too (uvicorn drops 64 MiB).
         """
-        if self._body_is_read:
+        if self.is_read:
             return False
         if self._overdue or self.header("transfer-encoding") is not None:
             return True
@@ -171,7 +172,7 @@ class Exchange:
             UploadTooSlowError: The waiting was cut; to be called where that was caught.
         """
         reader, self._reader = self._reader, None
-        self._body_is_read = complete
+        self.is_read = complete
         if self._overdue and not complete and reader is not None and reader.uncancel() == 0:
             raise UploadTooSlowError(
                 "The request's body did not arrive in time; send it faster (16 KiB/s after the "

@@ -6,9 +6,14 @@ impossible; one that allowed more is judged by that. Everything else counts, ref
 who is sent away quickly has no answer.
 """
 
+from typing import Final
+
 from tidegate_realtime.api.endings import Ending
 from tidegate_realtime.api.metrics import OutcomeLabel
 from tidegate_realtime.api.replies import Problem
+
+_ANSWERED: Final = OutcomeLabel.ANSWERED
+"""A local name, because looking a member up in its class takes four times as long."""
 
 
 def kept_objective(
@@ -22,9 +27,11 @@ def kept_objective(
         allowed_ns: From its last byte to its deadline; ``None`` if it ended before that was known.
         slo_ns: The objective of the version that was to answer.
     """
-    if _is_callers(ending) or (allowed_ns is not None and allowed_ns < slo_ns):
+    if allowed_ns is not None and allowed_ns < slo_ns:
         return None
-    return ending.outcome is OutcomeLabel.ANSWERED and took_ns <= (allowed_ns or slo_ns)
+    if ending.outcome is _ANSWERED:
+        return took_ns <= (allowed_ns or slo_ns)
+    return None if _is_callers(ending) else False
 
 
 def _is_callers(ending: Ending) -> bool:

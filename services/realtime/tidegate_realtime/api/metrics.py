@@ -50,6 +50,8 @@ class OutcomeLabel(StrEnum):
 
 
 _REFUSALS: Final = frozenset(REFUSAL_CODES)
+_ANSWERED: Final = OutcomeLabel.ANSWERED
+"""A local name, because looking a member up in its class takes four times as long."""
 _JUDGED: Final = frozenset({OutcomeLabel.ANSWERED, OutcomeLabel.EXPIRED})
 
 
@@ -150,7 +152,7 @@ class GatewayMetrics:
             self.durations[key.model, key.version].observe(ns_to_seconds(took_ns))
         elif key.reason in _REFUSALS and key.version != UNKNOWN:
             self.refusal_times[key.model, key.version].observe(ns_to_seconds(took_ns))
-        if key.outcome is not OutcomeLabel.ANSWERED and key.version != UNKNOWN:
+        if key.outcome is not _ANSWERED and key.version != UNKNOWN:
             self.stages[key.model, key.version].on_refusal(took_ns)
 
     def judged(self, model: str, version: str, *, is_good: bool) -> None:

@@ -74,7 +74,8 @@ class HttpQuestion:
 
     def may_wish(self) -> bool:
         """Look for the two words."""
-        return b'"timeout"' in self._body or b'"priority"' in self._body
+        body = self._body  # numbers have no "o", which is found in a third of the time
+        return b"o" in body and (b'"timeout"' in body or b'"priority"' in body)
 
     def decode(self, served: ServedVersion) -> Asked:
         """Read the body in the form that the path names."""

@@ -7,6 +7,7 @@ a dot segment or a NUL out of anything: all of these are just not found.
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final
 from urllib.parse import unquote
 
@@ -70,6 +71,7 @@ _PATTERNS: Final = (
 )
 
 
+@lru_cache(maxsize=512)  # a look-up instead of 2 µs of matching; at most 4 MiB of the longest paths
 def match_route(raw_path: str) -> Route | None:
     """Find the route of a path as it came over the wire, without its query."""
     path = raw_path if "%" not in raw_path else _decoded(raw_path)

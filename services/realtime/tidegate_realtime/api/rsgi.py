@@ -165,7 +165,7 @@ class RsgiExchange(Exchange):
         If it has not come when the reply is sent, granian closes without a word, and the caller
         may never see the reply. Where ``must_close`` is so, nothing is read.
         """
-        if self._body_is_read or not self._is_untouched or self.must_close:
+        if not self._is_untouched or self.must_close:
             return
         complete = False
         self._begin_reading()
@@ -211,7 +211,8 @@ class RsgiApp:
         self._sweeper.add(exchange)
         try:
             reply = await self._endpoint.answer(exchange)
-            await exchange.skip()
+            if not exchange.is_read:
+                await exchange.skip()
         finally:
             self._sweeper.remove(exchange)
         if reply.status == _CALLER_LEFT:  # granian logs an error if nothing is answered at all

@@ -7,7 +7,6 @@ same whichever way somebody asks.
 
 import asyncio
 from collections.abc import Callable
-from functools import partial
 from typing import NamedTuple, Protocol
 
 from tidegate.clock import Clock
@@ -33,6 +32,7 @@ from tidegate_realtime.api.request_ids import RequestIds
 from tidegate_realtime.api.served import Catalogue, ServedVersion
 from tidegate_realtime.api.wishes import NORMAL, Deadline, Wishes, wishes_of
 from tidegate_realtime.runtime.outcomes import Answered, Failed, Rejected
+from tidegate_realtime.runtime.ticket import Ticket
 
 
 class Question(Protocol):
@@ -124,12 +124,14 @@ class Scored(NamedTuple):
 class _Call:
     """What becomes known of one question on its way."""
 
-    __slots__ = ("arrived_at_ns", "deadline_at_ns", "request_id", "served")
+    __slots__ = ("arrived_at_ns", "deadline_at_ns", "request_id", "served", "submitted_at_ns")
 
     def __init__(self, *, request_id: str, began_at_ns: Nanoseconds) -> None:
         self.request_id = request_id
         self.arrived_at_ns = began_at_ns
         """When its last byte came, as soon as that is known."""
+        self.submitted_at_ns = began_at_ns
+        """When it was decoded, likewise."""
         self.deadline_at_ns: Nanoseconds | None = None
         self.served: ServedVersion | None = None
 
@@ -178,25 +180,21 @@ class Scorer:
         call = _Call(
             request_id=self._ids.choose(question.given_id), began_at_ns=question.began_at_ns
         )
-        model = question.model if self._catalogue.numbers(question.model) else UNKNOWN
+        model = question.model if self._catalogue.serves(question.model) else UNKNOWN
         self._metrics.arrived(model)
         ending = CALLER_LEFT
         try:
-            ending = await self._end(question, call)
+            ending = await self._score(question, call)
+        except TidegateError as error:
+            ending = ending_of_error(error, self._draw)
+        except Exception as error:  # a bug of ours, which must not become the caller's stack trace
+            self._bugs.report(error, request_id=call.request_id)
+            ending = BUG
         finally:  # a server that gives a request up cancels this task
             self._count(model, call, ending)
             if call.served is not None:
                 call.served.use.end()
         return Scored(ending, call.request_id, call.served)
-
-    async def _end(self, question: Question, call: _Call) -> Ending:
-        try:
-            return await self._score(question, call)
-        except TidegateError as error:
-            return ending_of_error(error, self._draw)
-        except Exception as error:  # a bug of ours, which must not become the caller's stack trace
-            self._bugs.report(error, request_id=call.request_id)
-            return BUG
 
     async def _score(self, question: Question, call: _Call) -> Ending:
         principal = question.principal()
@@ -220,23 +218,27 @@ class Scorer:
         wishes = wishes_of(asked.parameters, named)
         if wishes.deadline is not None:
             served.check_possible(wishes.deadline, certainly=True)
-        return await self._answer(question, call, asked, wishes, principal)
+        outcome = await self._submit(question, call, asked, wishes, principal)
+        if isinstance(outcome, Answered):
+            return self._answer(question, call, asked, outcome)
+        self._check_caller(served, asked, wishes, outcome)
+        return ending_of_outcome(outcome, self._draw)
 
-    async def _answer(
+    def _submit(
         self,
         question: Question,
         call: _Call,
         asked: Asked,
         wishes: Wishes,
         principal: Principal,
-    ) -> Ending:
+    ) -> Ticket:
         served, arrived_at_ns = call.served, call.arrived_at_ns
         assert served is not None, "it is bound"
-        submitted_at_ns = self._clock.now_ns()
+        call.submitted_at_ns = self._clock.now_ns()
         call.deadline_at_ns = served.deadline_at_ns(
             wishes.deadline, began_at_ns=question.began_at_ns, arrived_at_ns=arrived_at_ns
         )
-        served.poison.check(asked.inputs, submitted_at_ns)
+        served.poison.check(asked.inputs, call.submitted_at_ns)
         ticket = served.driver.submit(
             asked.inputs,
             rows=asked.rows,
@@ -244,14 +246,15 @@ class Scorer:
             arrived_at_ns=arrived_at_ns,
             priority=max(wishes.priority, principal.best_priority),
         )
-        question.on_departure(partial(served.driver.cancel, ticket))
-        outcome = await ticket
-        if not isinstance(outcome, Answered):
-            self._check_caller(served, asked, wishes, outcome)
-            return ending_of_outcome(outcome, self._draw)
+        question.on_departure(ticket.cancel)
+        return ticket
+
+    def _answer(self, question: Question, call: _Call, asked: Asked, outcome: Answered) -> Ending:
+        served = call.served
+        assert served is not None, "it is bound"
         answer = question.encode(served, asked, outcome.outputs, request_id=call.request_id)
-        total_ns = self._clock.now_ns() - arrived_at_ns
-        decode_ns = submitted_at_ns - arrived_at_ns
+        total_ns = self._clock.now_ns() - call.arrived_at_ns
+        decode_ns = call.submitted_at_ns - call.arrived_at_ns
         queue_ns = outcome.queued_ns - decode_ns  # it counts waiting from the arrival
         served.driver.on_reply(total_ns - queue_ns - outcome.executed_ns)
         tag = served.response_tag
@@ -307,12 +310,8 @@ class Scorer:
 
     def _count(self, model: str, call: _Call, ending: Ending) -> None:
         served = call.served
-        key = EndedKey(
-            model=model,
-            version=served.response_tag.model_version if served else UNKNOWN,
-            outcome=ending.outcome,
-            reason=ending.reason,
-        )
+        version = UNKNOWN if served is None else served.response_tag.model_version
+        key = EndedKey(model, version, ending.outcome, ending.reason)
         took_ns = self._clock.now_ns() - call.arrived_at_ns
         self._metrics.finished(key, took_ns=took_ns)
         if served is not None:
@@ -320,7 +319,7 @@ class Scorer:
                 ending,
                 took_ns=took_ns,
                 allowed_ns=call.allowed_ns,
-                slo_ns=served.objective.slo_ns,
+                slo_ns=served.slo_ns,
             )
             if is_good is not None:
-                self._metrics.judged(model, key.version, is_good=is_good)
+                self._metrics.judged(model, version, is_good=is_good)

@@ -56,6 +56,8 @@ class ServedVersion:
     """Which requests are bound to it."""
     measured: MeasuredBackend | None = None
     """What runs it, with its counts; ``None`` where nobody counts."""
+    slo_ns: Nanoseconds = field(init=False)
+    """Of the objective; converted once, for every request asks for it."""
     response_tag: ResponseTag = field(init=False)
     headers: tuple[tuple[str, str], ...] = field(init=False)
     """The tag in the headers of every prediction."""
@@ -63,6 +65,7 @@ class ServedVersion:
     def __post_init__(self) -> None:
         """Write the tag once; it is part of every reply."""
         tag = self.model.tag
+        object.__setattr__(self, "slo_ns", self.objective.slo_ns)
         object.__setattr__(
             self,
             "response_tag",
@@ -95,7 +98,7 @@ class ServedVersion:
         """Return when a request is too late that may have asked for a deadline of its own."""
         return deadline_at_ns(
             asked,
-            content_with_ns=self.max_deadline_ns if self.best_effort else self.objective.slo_ns,
+            content_with_ns=self.max_deadline_ns if self.best_effort else self.slo_ns,
             longest_ns=self.max_deadline_ns,
             began_at_ns=began_at_ns,
             arrived_at_ns=arrived_at_ns,
@@ -269,6 +272,10 @@ class Catalogue:
     def offer(self, name: str) -> Offer:
         """Return all there is of a model; an empty one if it is not known here."""
         return self._offers.get(name, _NO_OFFER)
+
+    def serves(self, name: str) -> bool:
+        """Say whether any version of a model answers."""
+        return bool(self.offer(name).versions)
 
     def numbers(self, name: str) -> list[int]:
         """Return the versions of a model that are served, lowest first."""

@@ -33,6 +33,10 @@ class Ticket:
         self.answered: list[tuple[int, Tensors]] = []
         """Of a request that runs in pieces: first row and outputs of those that have ended."""
 
+    def cancel(self) -> None:
+        """Note that the caller left; see the driver's ``cancel``."""
+        self._driver.cancel(self)
+
     def __await__(self) -> Generator[object, None, Outcome]:
         """Wait for the outcome; every expected one is a value and nothing is raised.
 
