@@ -4,7 +4,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tidegate.errors import BackendError
 from tidegate.inference.arrays import Tensors
+
+
+class UnusableBatchError(BackendError):
+    """No single row is to blame, so that there is none to look for."""
 
 
 def gather(parts: Sequence[Tensors]) -> Tensors:

@@ -36,14 +36,9 @@ from tidegate_realtime.core.pace import Pace
 from tidegate_realtime.core.request import Request
 from tidegate_realtime.core.statistics import BatcherStatistics
 from tidegate_realtime.runtime.alarm import Alarm
-from tidegate_realtime.runtime.arrays import gather, wrong_rows
+from tidegate_realtime.runtime.arrays import UnusableBatchError, gather, wrong_rows
 from tidegate_realtime.runtime.calls import Calls
-from tidegate_realtime.runtime.outcomes import (
-    Cancelled,
-    Expired,
-    Failed,
-    Rejected,
-)
+from tidegate_realtime.runtime.outcomes import Cancelled, Expired, Failed, Rejected
 from tidegate_realtime.runtime.ports import Backend, BatchResult
 from tidegate_realtime.runtime.promise import Promise
 from tidegate_realtime.runtime.sharing import SharedExecutors
@@ -53,10 +48,6 @@ from tidegate_realtime.runtime.totals import report_totals
 from tidegate_realtime.runtime.warm_up import at_length, teach, warm_up
 
 log: Final = get_logger(__name__)
-
-
-class _UnusableBatchError(BackendError):
-    """No single row is to blame, so that there is none to look for."""
 
 
 class BatchDriver:
@@ -371,18 +362,18 @@ class BatchDriver:
         try:
             inputs = gather([self._tickets.rows_of(piece) for piece in batch.pieces])
         except (ValueError, MemoryError) as error:  # rows that do not stack, or too many bytes
-            inputs = _UnusableBatchError(f"cannot stack a batch of {batch.rows} rows: {error}")
+            inputs = UnusableBatchError(f"cannot stack a batch of {batch.rows} rows: {error}")
         self._calls.begin(batch, inputs)
 
     def on_result(self, batch: Batch, result: BatchResult, ended_at_ns: Nanoseconds) -> None:
         """Take in what a batch came to; told by ``runtime.calls``."""
         now_ns = self._clock.now_ns()
         if not isinstance(result, BackendError) and (fault := wrong_rows(result, batch.rows)):
-            result = _UnusableBatchError(f"output {fault}")
+            result = UnusableBatchError(f"output {fault}")
         if isinstance(result, BackendError):
             if not batch.is_terminated:
                 log.warning("batch_failed", model=self.name, rows=batch.rows, error=str(result))
-            may_rerun = not isinstance(result, _UnusableBatchError)
+            may_rerun = not isinstance(result, UnusableBatchError)
             commands = self._batcher.on_batch_failed(batch, result, now_ns, may_rerun=may_rerun)
         else:
             if self._overhead is not None:
