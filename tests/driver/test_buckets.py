@@ -1,152 +1,32 @@
 """A model of texts: what short ones get while long ones are slow, on one thread for both."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections import Counter
 from itertools import cycle
 from random import Random
 
-import numpy as np
 import pytest
 from structlog.testing import capture_logs
 
-from tests.fakes.backends import BegunBatch, FakeBackend
-from tests.fakes.driving import in_ms, outcome_of, outcomes_of
-from tests.fakes.loop_clock import LoopClock
+from tests.fakes.backends import BegunBatch
+from tests.fakes.driving import outcome_of, outcomes_of
+from tests.fakes.texts import (
+    LENGTHS,
+    ONE_ROW_MS,
+    Noisy,
+    TextBackend,
+    answered,
+    by_chance,
+    send,
+    serving,
+    texts,
+)
 from tidegate.errors import SettingError
-from tidegate.inference.arrays import Array
-from tidegate.tensors.signature import Signature, TensorSpec
 from tidegate.units import ms_to_ns
 from tidegate_realtime.core.cap import Infeasible
-from tidegate_realtime.core.limits import BatchLimits
-from tidegate_realtime.runtime.buckets import BucketedDriver
-from tidegate_realtime.runtime.driver import BatchDriver
-from tidegate_realtime.runtime.outcomes import Answered, Cancelled, Outcome, Rejected
-from tidegate_realtime.runtime.promise import Promise
-from tidegate_realtime.runtime.ticket import Ticket
+from tidegate_realtime.runtime.outcomes import Answered, Cancelled, Expired, Outcome, Rejected
 
 pytestmark = pytest.mark.looptime
-
-LENGTHS = (16, 64, 256)
-ONE_ROW_MS = {16: 5.0, 64: 13.0, 256: 67.0}
-"""Of MiniLM on one core, nearly; more rows take less than as many times as long where rows are
-short, and more where they are long."""
-TEXTS = Signature(
-    inputs=tuple(
-        TensorSpec(name=name, datatype="INT64", shape=(-1, -1)) for name in ("ids", "mask")
-    ),
-    outputs=(TensorSpec(name="output", datatype="INT64", shape=(-1, -1)),),
-)
-
-
-def call_ms(rows: int, length: int) -> float:
-    power = {16: 0.8, 64: 1.0, 256: 1.1}[min(each for each in LENGTHS if each >= length)]
-    return ONE_ROW_MS[min(each for each in LENGTHS if each >= length)] * float(rows**power)
-
-
-class TextBackend(FakeBackend):
-    """Takes as long as texts of that length do."""
-
-    def takes_s(self, batch: BegunBatch) -> float:
-        return call_ms(batch.rows, batch.inputs["ids"].shape[1]) / 1_000
-
-    @property
-    def lengths(self) -> list[int]:
-        return [batch.inputs["ids"].shape[1] for batch in self.begun]
-
-
-class Noisy(TextBackend):
-    """By 5 % more or less."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._dice = Random(7)
-
-    def takes_s(self, batch: BegunBatch) -> float:
-        return super().takes_s(batch) * max(0.7, self._dice.gauss(1, 0.05))
-
-
-def texts(length: int, rows: int = 1, number: int = 0) -> dict[str, Array]:
-    ids = np.full((rows, length), number, dtype=np.int64)
-    return {"ids": ids, "mask": np.ones_like(ids)}
-
-
-@asynccontextmanager
-async def serving(
-    backend: FakeBackend, *, slo_ms: float = 150.0, best_effort: bool = False
-) -> AsyncIterator[BucketedDriver]:
-    """Warm a driver up, close it in the end, and let nobody be lost."""
-
-    def build(name: str) -> BatchDriver:
-        return BatchDriver(
-            backend,
-            signature=TEXTS,
-            limits=BatchLimits(),
-            clock=LoopClock(),
-            name=name,
-            promise=Promise(
-                slo_ns=ms_to_ns(slo_ms),
-                is_padded=False,
-                best_effort=best_effort,
-                warm_up_budget_ns=ms_to_ns(300),
-            ),
-        )
-
-    driver = BucketedDriver(
-        build,
-        signature=TEXTS,
-        lengths=LENGTHS,
-        executors=backend.executors,
-        clock=LoopClock(),
-        name="minilm@1",
-    )
-    await driver.warm_up()
-    backend.begun.clear()
-    try:
-        yield driver
-    finally:
-        await driver.aclose()
-    assert driver.statistics().unaccounted == 0
-    assert driver.statistics().in_progress == 0
-    assert backend.closed
-
-
-def send(
-    driver: BucketedDriver,
-    length: int,
-    *,
-    rows: int = 1,
-    within_ms: float = 150.0,
-    sheddable: bool | None = None,
-) -> Ticket:
-    return driver.submit(
-        texts(length, rows),
-        rows=rows,
-        deadline_at_ns=in_ms(within_ms),
-        sheddable=sheddable,
-    )
-
-
-async def by_chance(
-    driver: BucketedDriver, per_second: dict[int, float], *, for_s: float, within_ms: float = 150
-) -> dict[int, list[Outcome]]:
-    """Send texts as strangers do, so many of each length, and say what became of them."""
-    found: dict[int, list[Outcome]] = {length: [] for length in per_second}
-    lengths, weights = list(per_second), list(per_second.values())
-    dice, ends_at_s = Random(3), LoopClock().now_ns() / 1e9 + for_s
-
-    async def ask(length: int) -> None:
-        found[length].append(await outcome_of(send(driver, length, within_ms=within_ms)))
-
-    async with asyncio.TaskGroup() as callers:
-        while LoopClock().now_ns() / 1e9 < ends_at_s:
-            await asyncio.sleep(dice.expovariate(sum(weights)))
-            callers.create_task(ask(*dice.choices(lengths, weights)))
-    return found
-
-
-def answered(outcomes: Sequence[Outcome]) -> float:
-    return sum(isinstance(outcome, Answered) for outcome in outcomes) / len(outcomes)
 
 
 async def test_each_length_is_measured_and_has_a_cap_of_its_own() -> None:
@@ -205,6 +85,36 @@ async def test_every_request_is_counted_once_whatever_its_length_and_end() -> No
         )
         assert statistics.unaccounted == 0
         assert len(backend.begun) == sum(statistics.batches_by_reason.values())
+
+
+async def test_callers_of_all_lengths_who_leave_at_any_moment_are_counted_once() -> None:
+    dice = Random(11)
+    async with serving(Noisy()) as driver, asyncio.TaskGroup() as callers:
+
+        async def ask() -> Outcome:
+            rows, within_ms = dice.choice((1, 1, 3)), dice.choice((20, 150, 400))
+            ticket = send(
+                driver, dice.choice((16, 16, 30, 64, 256)), rows=rows, within_ms=within_ms
+            )
+            if dice.random() < 0.3:
+                asyncio.get_running_loop().call_later(dice.random() * 0.2, driver.cancel, ticket)
+            return await outcome_of(ticket)
+
+        asked = []
+        for _ in range(1_000):
+            asked.append(callers.create_task(ask()))
+            await asyncio.sleep(dice.expovariate(60))
+        ends = Counter([type(outcome) for outcome in await asyncio.gather(*asked)])
+        statistics = driver.statistics()
+        counted = {
+            Answered: statistics.answered,
+            Rejected: statistics.rejected + statistics.probes,
+            Expired: statistics.expired,
+            Cancelled: statistics.cancelled,
+        }
+        assert counted == {kind: ends[kind] for kind in counted}
+        assert min(counted.values()) > 0
+        assert statistics.arrived == 1_000
 
 
 async def test_no_more_calls_are_begun_than_there_are_executors() -> None:

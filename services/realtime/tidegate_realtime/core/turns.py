@@ -164,6 +164,8 @@ class Seat:
     def may_start(self, now_ns: Nanoseconds) -> bool:
         """Whether it may take an executor now: one is idle, and nobody else goes first."""
         turns = self.turns
+        if turns.within is not None and not turns.within.may_start(now_ns):
+            return False
         if not turns.is_scarce:
             return True
         return turns.idle > 0 and turns.next_seat(now_ns) in {None, self}
