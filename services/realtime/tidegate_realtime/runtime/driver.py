@@ -298,8 +298,8 @@ class BatchDriver:
     async def aclose(self) -> None:
         """End everything, in the order in which nothing is lost.
 
-        Takes as long as the running model call, which nothing can stop. Cancelling leaves the
-        backend closing by itself. Closing twice is closing once.
+        Takes as long as the running model call. Cancelling leaves the backend closing by itself.
+        Closing twice is closing once.
         """
         await self.drain()  # what was admitted was promised an answer, and the backend gives it
         await asyncio.to_thread(self._calls.close)  # waits for calls, which the loop must not
@@ -338,8 +338,8 @@ class BatchDriver:
             case Expire():
                 self._tickets.settle(command.request, Expired.of(command.request, now_ns))
             case Fail():
+                outcome = Failed(error=command.error, poison_row=command.poison_row)
                 for request in command.requests:
-                    outcome = Failed(error=command.error, poison_row=command.poison_row)
                     self._tickets.settle(request, outcome)
             case Reject():
                 self._reject(command)
