@@ -10,13 +10,13 @@ from structlog.testing import capture_logs
 
 from tests.fakes.backends import BegunBatch
 from tests.fakes.driving import outcome_of, outcomes_of
+from tests.fakes.loop_clock import LoopClock
 from tests.fakes.texts import (
     LENGTHS,
     ONE_ROW_MS,
     Noisy,
     TextBackend,
     answered,
-    by_chance,
     send,
     serving,
     texts,
@@ -24,9 +24,28 @@ from tests.fakes.texts import (
 from tidegate.errors import SettingError
 from tidegate.units import ms_to_ns
 from tidegate_realtime.core.cap import Infeasible
+from tidegate_realtime.runtime.buckets import BucketedDriver
 from tidegate_realtime.runtime.outcomes import Answered, Cancelled, Expired, Outcome, Rejected
 
 pytestmark = pytest.mark.looptime
+
+
+async def by_chance(
+    driver: BucketedDriver, per_second: dict[int, float], *, for_s: float, within_ms: float = 150
+) -> dict[int, list[Outcome]]:
+    """Send texts as strangers do, so many of each length, and say what became of them."""
+    found: dict[int, list[Outcome]] = {length: [] for length in per_second}
+    lengths, weights = list(per_second), list(per_second.values())
+    dice, ends_at_s = Random(3), LoopClock().now_ns() / 1e9 + for_s
+
+    async def ask(length: int) -> None:
+        found[length].append(await outcome_of(send(driver, length, within_ms=within_ms)))
+
+    async with asyncio.TaskGroup() as callers:
+        while LoopClock().now_ns() / 1e9 < ends_at_s:
+            await asyncio.sleep(dice.expovariate(sum(weights)))
+            callers.create_task(ask(*dice.choices(lengths, weights)))
+    return found
 
 
 async def test_each_length_is_measured_and_has_a_cap_of_its_own() -> None:

@@ -1,6 +1,5 @@
 """A model of texts on a thread of its own, on virtual time: the longer a text, the slower it is."""
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from random import Random
@@ -8,7 +7,7 @@ from random import Random
 import numpy as np
 
 from tests.fakes.backends import BegunBatch, FakeBackend
-from tests.fakes.driving import in_ms, outcome_of
+from tests.fakes.driving import in_ms
 from tests.fakes.loop_clock import LoopClock
 from tidegate.inference.arrays import Array
 from tidegate.tensors.signature import Signature, TensorSpec
@@ -118,24 +117,6 @@ def send(
         deadline_at_ns=in_ms(within_ms),
         sheddable=sheddable,
     )
-
-
-async def by_chance(
-    driver: BucketedDriver, per_second: dict[int, float], *, for_s: float, within_ms: float = 150
-) -> dict[int, list[Outcome]]:
-    """Send texts as strangers do, so many of each length, and say what became of them."""
-    found: dict[int, list[Outcome]] = {length: [] for length in per_second}
-    lengths, weights = list(per_second), list(per_second.values())
-    dice, ends_at_s = Random(3), LoopClock().now_ns() / 1e9 + for_s
-
-    async def ask(length: int) -> None:
-        found[length].append(await outcome_of(send(driver, length, within_ms=within_ms)))
-
-    async with asyncio.TaskGroup() as callers:
-        while LoopClock().now_ns() / 1e9 < ends_at_s:
-            await asyncio.sleep(dice.expovariate(sum(weights)))
-            callers.create_task(ask(*dice.choices(lengths, weights)))
-    return found
 
 
 def answered(outcomes: Sequence[Outcome]) -> float:
