@@ -65,6 +65,8 @@ class ServeSettings(Section):
     """The only names, without a port, by which callers may address ``host``; none: any."""
     admin_hosts: tuple[str, ...] = ()
     """Names of the admin listener besides ``localhost`` and ``127.0.0.1``, without a port."""
+    trace_stages: bool = False
+    """Time each stage of each request for ``/metrics``; it costs some 3 µs a request."""
     compress_replies: bool = False
     """Compress predictions above 1 KiB for callers who accept gzip or deflate."""
     connection_limit: int = Field(2_048, ge=1)

@@ -54,7 +54,7 @@ def build_edge(
         policy: Whom to answer; without one, everybody.
     """
     policy = policy or Policy()
-    metrics = GatewayMetrics()
+    metrics = GatewayMetrics(traces_stages=policy.traces_stages)
     for served in versions:
         tag = served.response_tag
         metrics.add_version(tag.model_name, tag.model_version, served.objective)

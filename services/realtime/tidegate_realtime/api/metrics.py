@@ -4,18 +4,19 @@ Labels are bounded: a model or version that is not served counts as ``unknown``,
 codes of ``error_map``. At every moment arrivals = the sum of all outcomes + in flight.
 """
 
-from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from enum import StrEnum
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple
 
 from tidegate.clock import Clock
 from tidegate.errors import BackendError
 from tidegate.inference.arrays import Tensors
 from tidegate.settings import LatencyObjective
 from tidegate.units import ns_to_seconds
+from tidegate_realtime.api.histogram import Histogram
 from tidegate_realtime.api.spending import CallTimes, Stages
+from tidegate_realtime.api.tracing import StageTimes
 from tidegate_realtime.core.forecasts import RATIO_EDGES
 from tidegate_realtime.core.latency_model import LatencyModel
 from tidegate_realtime.core.statistics import REFUSAL_CODES
@@ -61,27 +62,6 @@ def objective_edges_s(objective: LatencyObjective) -> tuple[float, ...]:
     return tuple(float(f"{slo_s * factor:{_SIGNIFICANT}}") for factor in _OBJECTIVE_EDGES)
 
 
-class Histogram:
-    """Counts by upper edge, inclusive; the last count is of what lies above all edges."""
-
-    def __init__(self, edges: Sequence[float]) -> None:
-        self.edges = tuple(edges)
-        self.counts = [0] * (len(self.edges) + 1)
-        self.total = 0.0
-
-    @classmethod
-    def of(cls, edges: Sequence[float], counts: Sequence[int], total: float) -> Self:
-        """Take what somebody else has counted in the same way."""
-        histogram = cls(edges)
-        histogram.counts, histogram.total = list(counts), total
-        return histogram
-
-    def observe(self, value: float, *, times: int = 1) -> None:
-        """Count a value, once or as often as it was seen."""
-        self.counts[bisect_left(self.edges, value)] += times
-        self.total += value * times
-
-
 class SloCounts:
     """The requests of one version that count for its objective."""
 
@@ -106,7 +86,13 @@ class EndedKey(NamedTuple):
 class GatewayMetrics:
     """What this process has seen of prediction requests."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, traces_stages: bool = False) -> None:
+        """Begin with no version.
+
+        Args:
+            traces_stages: Whether to time each stage of each request, besides adding them up.
+        """
+        self._traces_stages = traces_stages
         self.arrivals: Counter[str] = Counter()
         self.in_flight: Counter[str] = Counter()
         self.ended: Counter[EndedKey] = Counter()
@@ -114,6 +100,8 @@ class GatewayMetrics:
         self.refusals: Counter[str] = Counter(dict.fromkeys(GUARDS, 0))
         """By code; of requests that are no predictions, which ``ended`` counts."""
         self.stages: dict[tuple[str, str], Stages] = {}
+        self.stage_times: dict[tuple[str, str], StageTimes] = {}
+        """Empty, unless somebody wants them."""
         self.slo: dict[tuple[str, str], SloCounts] = {}
         self.refusal_times: dict[tuple[str, str], Histogram] = {}
         """Of what the scheduler refused, from the last byte to the refusal."""
@@ -124,6 +112,8 @@ class GatewayMetrics:
         self.in_flight[model] += 0
         self.durations.setdefault((model, version), Histogram(objective_edges_s(objective)))
         self.stages.setdefault((model, version), Stages())
+        if self._traces_stages:
+            self.stage_times.setdefault((model, version), StageTimes())
         self.slo.setdefault((model, version), SloCounts())
         self.refusal_times.setdefault((model, version), Histogram(_REFUSAL_EDGES_S))
 
@@ -184,6 +174,8 @@ class MeasuredBackend:
         self.calls = CallTimes()
         self.model_of: Callable[[Tensors], LatencyModel | None] = _nobody
         """Who says what is promised of a call with such inputs; to be set once somebody does."""
+        self.stage_times: StageTimes | None = None
+        """Told of each call, where somebody wants them."""
         self.forget()
 
     def forget(self) -> None:
@@ -211,6 +203,8 @@ class MeasuredBackend:
         model = self.model_of(inputs)
         promised_ns = model.tail_ns(rows) if model and rows <= model.largest_size else 0
         began_at_ns = self._clock.now_ns()
+        if self.stage_times is not None:
+            self.stage_times.on_begin(began_at_ns)
 
         def stop_watch(result: BatchResult) -> None:
             took_ns = self._clock.now_ns() - began_at_ns

@@ -10,7 +10,8 @@ from tidegate.clock import Clock
 from tidegate.units import Nanoseconds, ns_to_ms, ns_to_seconds
 from tidegate_realtime.api.caps import cap_numbers, caps_by_tokens
 from tidegate_realtime.api.explaining import Observed
-from tidegate_realtime.api.metrics import GatewayMetrics, Histogram
+from tidegate_realtime.api.histogram import Histogram
+from tidegate_realtime.api.metrics import GatewayMetrics
 from tidegate_realtime.api.outlook import capacity_rows_per_second
 from tidegate_realtime.api.served import Catalogue, ServedVersion, one_row_ns
 from tidegate_realtime.core.statistics import BatcherStatistics

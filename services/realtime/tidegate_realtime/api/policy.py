@@ -17,3 +17,5 @@ class Policy:
     """Names that the admin listener answers to besides those of loopback."""
     compresses_replies: bool = False
     """Whether predictions are compressed for callers who offer to unpack them."""
+    traces_stages: bool = False
+    """Whether each stage of each request is timed, besides adding them up."""

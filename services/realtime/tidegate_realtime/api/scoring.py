@@ -30,6 +30,7 @@ from tidegate_realtime.api.metrics import UNKNOWN, EndedKey, GatewayMetrics, Out
 from tidegate_realtime.api.poison import PoisonInputError
 from tidegate_realtime.api.request_ids import RequestIds
 from tidegate_realtime.api.served import Catalogue, ServedVersion
+from tidegate_realtime.api.tracing import Took
 from tidegate_realtime.api.wishes import NORMAL, Deadline, Wishes, wishes_of
 from tidegate_realtime.runtime.outcomes import Answered, Failed, Rejected
 from tidegate_realtime.runtime.ticket import Ticket
@@ -264,6 +265,11 @@ class Scorer:
             execute_ns=outcome.executed_ns,
             total_ns=total_ns,
         )
+        if served.measured is not None and served.measured.stage_times is not None:
+            encode_ns = total_ns - outcome.queued_ns - outcome.executed_ns
+            served.measured.stage_times.on_answer(
+                Took(call.arrived_at_ns, decode_ns, queue_ns, outcome.executed_ns, encode_ns)
+            )
         return Ending(OutcomeLabel.ANSWERED, answer)
 
     def _refuse_unread(

@@ -19,6 +19,9 @@ class CatalogueShelf:
         for served in hosted:
             tag = served.response_tag
             self._metrics.add_version(tag.model_name, tag.model_version, served.objective)
+            if served.measured is not None:
+                times = self._metrics.stage_times.get((tag.model_name, tag.model_version))
+                served.measured.stage_times = times
         self._catalogue.show(
             show.name,
             Offer(

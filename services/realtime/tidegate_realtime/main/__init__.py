@@ -56,6 +56,12 @@ from tidegate.cli.output import examples
     help="Let anybody who reaches the host predict, without a key.",
 )
 @click.option(
+    "--trace-stages",
+    is_flag=True,
+    default=None,
+    help="Time each stage of each request, for /metrics and the last line of the log.",
+)
+@click.option(
     "--keys-file",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",

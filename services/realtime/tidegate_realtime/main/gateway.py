@@ -99,6 +99,8 @@ async def _answer(
     _announce(plan, parts)
     await stopping.wait()
     await _drain(plan, parts, public, listening)
+    for (model, version), times in parts.edge.metrics.stage_times.items():
+        log.info("stages_timed", model=f"{model}@{version}", **times.in_one_line())
     for task in watching:
         task.cancel()
 

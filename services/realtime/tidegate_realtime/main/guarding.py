@@ -36,6 +36,7 @@ def build_policy(serve: ServeSettings, keys: Keyring | None) -> Policy:
         hosts=frozenset(name.lower() for name in serve.hosts),
         admin_hosts=frozenset(name.lower() for name in serve.admin_hosts),
         compresses_replies=serve.compress_replies,
+        traces_stages=serve.trace_stages,
     )
 
 

@@ -138,6 +138,18 @@ class GatewayCollector(Collector):
             ],
         )
 
+        if metrics.stage_times:
+            yield histogram(
+                "tidegate_stage_duration_seconds",
+                "Time that each answered request spent in each stage.",
+                (*VERSION, "stage"),
+                [
+                    ((*version, stage), times)
+                    for version, by_stage in metrics.stage_times.items()
+                    for stage, times in by_stage.by_stage.items()
+                ],
+            )
+
     def _objectives(self) -> Iterator[Metric]:
         objectives = {s.model.tag.name: s.objective for s in self._catalogue.versions}.items()
         yield gauge(

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
-from tidegate_realtime.api.metrics import Histogram
+from tidegate_realtime.api.histogram import Histogram
 
 Labels: TypeAlias = Sequence[str]
 

@@ -8,7 +8,8 @@ from prometheus_client.core import Metric
 from tidegate.units import Nanoseconds, ns_to_seconds
 from tidegate_realtime.api.admin.families import counter, gauge, histogram
 from tidegate_realtime.api.caps import cap_numbers
-from tidegate_realtime.api.metrics import Histogram, MeasuredBackend
+from tidegate_realtime.api.histogram import Histogram
+from tidegate_realtime.api.metrics import MeasuredBackend
 from tidegate_realtime.api.outlook import (
     arriving_rows_per_second,
     capacity_rows_per_second,
