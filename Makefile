@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve test check bench peers bench-start bench-oracles bench-scheduler bench-switches docs-scheduling parts clients lock clean
+.PHONY: help setup demo serve test check bench peers profile bench-start bench-oracles bench-scheduler bench-switches docs-scheduling parts clients lock clean
 PYTHON ?= python3
 BIN := .venv/bin
 TESTS ?= tests
@@ -30,6 +30,9 @@ check: .venv/.dev ## all that must hold before a merge: format, lint, types, con
 
 bench: .venv/.dev peers ## compare with other servers on the same models (40 min on an idle machine; needs wrk, h2load)
 	@$(BIN)/python tools/bench-peers
+
+profile: .venv/.dev .parts/profiler/bin/py-spy ## draw where the gateway spends its time under load, as profile.svg (20 s; needs wrk)
+	@$(BIN)/python tools/profile
 
 bench-start: .venv/.run ## measure how fast the command and the gateway start
 	@$(BIN)/python tools/bench-start
@@ -75,6 +78,11 @@ clean: ## remove what was built and installed here, but no store and no parts
 	@$(PIP) install --require-hashes -r requirements/dev.txt
 	@$(PIP) install --no-deps --no-build-isolation -e .
 	@touch $@ .venv/.run
+
+# A sampling profiler of its own environment: nothing of ours imports it.
+.parts/profiler/bin/py-spy:
+	@$(PYTHON) -m venv .parts/profiler
+	@.parts/profiler/bin/python -m pip --quiet --no-input --disable-pip-version-check install py-spy==0.4.1
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \

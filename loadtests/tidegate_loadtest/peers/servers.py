@@ -172,6 +172,8 @@ class Running:
     ports: Ports
     folder: Path
     """Of its own, and removed with it."""
+    process_id: int
+    """Of what was started; most servers start others from there."""
 
     @property
     def url(self) -> str:
@@ -225,7 +227,9 @@ def running(server: Server, site: Site, work: Work, folder: Path) -> Iterator[Ru
             start_new_session=True,
         )
     try:
-        found = Running(server=server, work=work, ports=ports, folder=folder)
+        found = Running(
+            server=server, work=work, ports=ports, folder=folder, process_id=process.pid
+        )
         _wait_until_ready(found, process, log)
         yield found
     finally:
