@@ -5,7 +5,10 @@
 
 import base64
 import json
+import threading
+from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -169,6 +172,40 @@ def test_the_tokenizers_own_padding_to_128_is_switched_off(store: Path) -> None:
     model = loaded(store, "minilm")
     assert model.lengths == (16, 32, 64, 128, 256)
     assert model.tensors_from_instances(["a tide"])["input_ids"].shape == (1, 16)
+
+
+@pytest.mark.field_fault("S-09")
+def test_texts_of_each_length_are_promised_what_they_take(store: Path) -> None:
+    long, short = "the tide comes in and goes out " * 40, "Is it safe to swim at noon?"
+    objective = ("--model", "minilm", "--slo-ms", "1500")
+    with running_gateway(store, *objective) as gateway:
+        url = f"{gateway.url}/v1/models/minilm:predict"
+        is_over = threading.Event()
+
+        def ask(text: str, **headers: str) -> httpx.Response:
+            body = {"instances": [{"text": text}]}
+            return httpx.post(url, json=body, headers=headers, timeout=60)
+
+        def insist() -> Counter[int]:
+            statuses = Counter([ask(long).status_code])
+            while not is_over.is_set():
+                statuses[ask(long).status_code] += 1
+            return statuses
+
+        with ThreadPoolExecutor(4) as callers:
+            insisting = [callers.submit(insist) for _ in range(4)]
+            shorts = Counter(ask(short).status_code for _ in range(40))
+            is_over.set()
+        longs = sum((each.result() for each in insisting), Counter[int]())
+        in_a_hurry = ask(long, **{"Tidegate-Deadline-Ms": "15"})
+        found = httpx.get(f"{gateway.url}/v2/models/minilm").json()["parameters"]
+    assert shorts[200] >= 30, (shorts, longs)
+    assert longs[200] > 0, longs
+    assert in_a_hurry.status_code == 422, in_a_hurry.text
+    assert "minilm@1 with 129 to 256 tokens needs" in in_a_hurry.json()["error"]
+    caps = found["cap_rows_by_tokens"].split(", ")
+    lengths = ["1 to 16", "17 to 32", "33 to 64", "65 to 128", "129 to 256"]
+    assert [cap.partition(":")[0] for cap in caps] == lengths
 
 
 def test_a_page_says_how_it_is_turned(gateway: Gateway) -> None:
