@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from itertools import cycle
+from itertools import cycle, groupby
 from random import Random
 
 import pytest
@@ -46,6 +46,13 @@ async def by_chance(
             await asyncio.sleep(dice.expovariate(sum(weights)))
             callers.create_task(ask(*dice.choices(lengths, weights)))
     return found
+
+
+@pytest.mark.field_fault("S-09")
+async def test_each_length_is_warmed_up_before_the_first_caller_the_shortest_first() -> None:
+    backend = TextBackend()
+    async with serving(backend):
+        assert [length for length, _ in groupby(backend.warmed)] == list(LENGTHS)
 
 
 async def test_each_length_is_measured_and_has_a_cap_of_its_own() -> None:
