@@ -29,6 +29,7 @@ from tidegate_realtime.core.lanes import Lanes
 from tidegate_realtime.core.pace import Pace
 from tidegate_realtime.core.plan import FOREVER, Free, Plan, batches_of
 from tidegate_realtime.core.request import Request
+from tidegate_realtime.core.shares import Shares
 from tidegate_realtime.core.sojourn import Sojourn
 from tidegate_realtime.core.statistics import RefusalCode
 from tidegate_realtime.core.turns import Seat
@@ -67,10 +68,11 @@ class Refusal(NamedTuple):
 class Admission:
     """Promises of one batcher; whoever changes what waits or runs calls ``forget``."""
 
-    def __init__(self, pace: Pace, lanes: Lanes, sojourn: Sojourn) -> None:
+    def __init__(self, pace: Pace, lanes: Lanes, sojourn: Sojourn, shares: Shares) -> None:
         self._pace = pace
         self._lanes = lanes
         self._sojourn = sojourn
+        self._shares = shares
         self._plan: Plan | None = None
         self._valid_until_ns = 0
         self._is_idle = False  # an executor would begin the open batch at once
@@ -88,6 +90,7 @@ class Admission:
         no longer than it could.
         """
         self.forget()
+        self._shares.on_start(batch)
         pace, seat = self._pace, self.seat
         model = pace.model
         if model is None or pace.objective_ns is None or not pace.sizes:
@@ -110,6 +113,7 @@ class Admission:
             retries: Parts of failed batches, which go first.
             now_ns: The present.
         """
+        self._shares.on_arrival(request, now_ns)
         limit_ns = self._pace.objective_ns or FOREVER
         if request.priority == BULK or request.deadline_at_ns - request.arrived_at_ns > limit_ns:
             request.is_patient = True
@@ -120,7 +124,12 @@ class Admission:
             and lane.goes_last(request)
         )
         plan = self._plan
-        if plan is None or not is_last or now_ns > self._valid_until_ns:
+        if (
+            plan is None
+            or not is_last
+            or now_ns > self._valid_until_ns
+            or self._lanes.is_first_patient(request)
+        ):
             self._plan = None
             free = self._free(running, retries, now_ns)
             if self.seat is not None:
@@ -128,7 +137,7 @@ class Admission:
                 self._is_idle = self._is_idle and any(at_ns <= now_ns for at_ns, _ in free)
             if not free:
                 return Refusal("backend_unavailable")
-            plan = Plan(self._pace, free, most_rows=self._lanes.limit_rows(self._pace))
+            plan = Plan(self._pace, free, most_rows=self._lanes.limit_rows(self._pace, request))
             if not is_last:
                 return self._admit_within(request, lane, plan)
             self._plan_lane(lane, plan)
@@ -149,11 +158,14 @@ class Admission:
         if lane.rows != lanes.rows or not lane.is_last_at(request.deadline_at_ns):
             return None
         refusal = self._promise_last(request, plan)
-        return None if refusal is None or refusal.is_open else refusal
+        if refusal is None or refusal.is_open:
+            return None
+        self._shares.on_arrival(request, now_ns)
+        return refusal
 
     def _admit_last(self, request: Request, plan: Plan) -> Refusal | None:
         rows, deadline_ns = request.rows, request.deadline_at_ns
-        if plan.append(request, self._sojourn.strictness_ns):
+        if not self._shares.is_contested and plan.append(request, self._sojourn.strictness_ns):
             self._lanes.push(request)
             return None
         refusal = self._promise_last(request, plan)
@@ -169,10 +181,13 @@ class Admission:
         else:
             place, start = rows, plan.next_start
         need_rows = 0 if self._is_idle and not plan.rows else self._pace.need_rows
+        least_rows = max(place, need_rows)
+        if self._shares.is_contested:
+            least_rows = self._least_rows(request, plan, start, place, need_rows)
         strict_ns = deadline_ns - self._sojourn.strictness_ns
-        promised = plan.promise_rows(place, need_rows, start, strict_ns)
+        promised = plan.promise_rows(least_rows, start, strict_ns)
         if not promised:
-            return self._unreachable(request, plan, start, place, need_rows)
+            return self._unreachable(request, plan, start, place, least_rows)
         request.reserved_rows = promised
         request.predicted_at_ns = Nanoseconds(int(plan.ends_by_ns(promised, start)))
         return None
@@ -203,15 +218,18 @@ class Admission:
             start = plan.start
             if place:
                 strict_ns = request.deadline_at_ns - self._sojourn.strictness_ns
-                promised = plan.promise_rows(place, need_rows, start, strict_ns)
+                least_rows = max(place, need_rows)
+                if self._shares.is_contested:
+                    least_rows = self._least_rows(request, plan, start, place, need_rows)
+                promised = plan.promise_rows(least_rows, start, strict_ns)
                 moved = [(request, promised)]
                 own_start, own_place = start, place
             else:
-                promised = plan.promise_rows(plan.rows, 0, start, plan.deadline_ns)
+                promised = plan.promise_rows(plan.rows, start, plan.deadline_ns)
                 moved.append((head, min(head.reserved_rows, promised)))
                 harms = True
             if not promised or len(moved) > MOST_BEHIND:
-                refusal = self._unreachable(request, plan, own_start, own_place, need_rows)
+                refusal = self._unreachable(request, plan, own_start, own_place, least_rows)
                 return refusal._replace(is_open=refusal.is_open and not harms)
         for each, rows in moved:
             each.reserved_rows = rows
@@ -219,11 +237,28 @@ class Admission:
         request.predicted_at_ns = Nanoseconds(int(ends_by_ns))
         return None
 
-    def _unreachable(
+    def _least_rows(
         self, request: Request, plan: Plan, start: Free, place: int, need_rows: int
+    ) -> int:
+        """Return the size that its batch must be able to have; 0: its place is for other classes.
+
+        The company that it must leave room for is that of its own class, and what others are owed.
+        """
+        ahead_rows, room_rows = plan.ahead_rows, plan.room_rows()
+        if start != plan.start:  # it begins the next one
+            ahead_rows, room_rows = ahead_rows + plan.rows, plan.most_rows
+        left_rows = self._shares.left_rows(request, ahead_rows + room_rows, start[0])
+        first_row = place - min(request.rows, room_rows) + 1
+        if first_row + left_rows > room_rows:
+            return 0
+        company_rows = self._shares.company_rows(request, start[0])
+        return max(min(place + left_rows, room_rows), min(need_rows, place + company_rows))
+
+    def _unreachable(
+        self, request: Request, plan: Plan, start: Free, place: int, least_rows: int
     ) -> Refusal:
         pace = self._pace
-        rows = min(max(place, need_rows), pace.cap_rows)
+        rows = min(least_rows or pace.cap_rows, pace.cap_rows)
         answered_at_ns = int(plan.ends_by_ns(rows, start))
         late_ns = answered_at_ns - request.deadline_at_ns + self._sojourn.strictness_ns
         return Refusal(

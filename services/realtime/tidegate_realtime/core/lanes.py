@@ -7,7 +7,8 @@ shed; it shares like bulk, so that a backlog after an outage cannot push interac
 Of best-effort callers among these, who has come last goes first: under overload all of them wait
 too long otherwise, and those who have waited longest are those who have given up.
 
-A class that is alone has everything: shares are about who goes first, not about limits.
+A class that is alone has everything: shares are about who goes first, not about limits. Who is
+promised a place at all is for ``core.shares``.
 """
 
 from collections import deque
@@ -83,17 +84,34 @@ class Lanes:
         self._count(request, -request.waiting_rows, -request.size_bytes)
         self.lane_of(request).withdraw(request)
 
-    def limit_rows(self, pace: Pace) -> int:
+    def limit_rows(self, pace: Pace, coming: Request | None = None) -> int:
         """Return the most rows that the next batch may have.
 
         Beyond ``Pace.calm_rows`` only as many as there are that cannot wait for the one after it.
+
+        Args:
+            pace: How large batches may be.
+            coming: A request that is not queued yet, and counts as if it were.
         """
-        if not self._patient_rows:
+        rows, patient_rows = self.rows, self._patient_rows
+        if coming is not None:
+            rows += coming.rows
+            patient_rows += coming.rows if coming.is_patient else 0
+        if not patient_rows:
             return pace.cap_rows
-        first = next(self.in_order())
-        least_rows = first.waiting_rows if first.rows <= pace.cap_rows else 1
-        hurried_rows = min(pace.cap_rows, self.rows - self._patient_rows)
+        first = next(self.in_order(), coming)
+        assert first is not None
+        least_rows = (first.waiting_rows or first.rows) if first.rows <= pace.cap_rows else 1
+        hurried_rows = min(pace.cap_rows, rows - patient_rows)
         return max(pace.calm_rows, hurried_rows, least_rows)
+
+    def is_first_patient(self, request: Request) -> bool:
+        """Whether batches become smaller because a request is queued."""
+        return request.is_patient and not self._patient_rows
+
+    def rows_of(self, priority: int) -> int:
+        """Return the rows of a class that wait and are not late."""
+        return self._lanes[priority - 1].rows
 
     def sole(self) -> DeadlineQueue | None:
         """Return the only lane with rows; ``None`` if there are none or several."""

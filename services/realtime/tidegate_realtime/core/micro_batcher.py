@@ -19,14 +19,7 @@ from tidegate.errors import BackendError
 from tidegate.units import Nanoseconds, ns_to_ms
 from tidegate_realtime.core.admission import Admission, Refusal
 from tidegate_realtime.core.bisection import Bisection
-from tidegate_realtime.core.commands import (
-    Answer,
-    Batch,
-    Command,
-    GiveUp,
-    StartBatch,
-    Terminate,
-)
+from tidegate_realtime.core.commands import Answer, Batch, Command, GiveUp, StartBatch, Terminate
 from tidegate_realtime.core.endings import Endings
 from tidegate_realtime.core.executors import Executors
 from tidegate_realtime.core.formation import Formation
@@ -37,6 +30,7 @@ from tidegate_realtime.core.limits import BatchLimits
 from tidegate_realtime.core.overhead import Overhead
 from tidegate_realtime.core.pace import Pace
 from tidegate_realtime.core.request import Request, State, check_arrival
+from tidegate_realtime.core.shares import Shares
 from tidegate_realtime.core.sharing import SharingModel
 from tidegate_realtime.core.sojourn import Sojourn
 from tidegate_realtime.core.standby import Standby
@@ -75,9 +69,10 @@ class MicroBatcher:
         self.pace = Pace(model, objective_ns, overhead, executors, limits)
         self._lanes = Lanes()
         self._sojourn = Sojourn()
-        self._admission = Admission(self.pace, self._lanes, self._sojourn)
-        self._ledger = Ledger()
         self._standby = Standby(self.pace)
+        shares = Shares(self.pace, self._lanes, self._standby.rows_by_class)
+        self._admission = Admission(self.pace, self._lanes, self._sojourn, shares)
+        self._ledger = Ledger()
         self._endings = Endings(
             self._ledger, self._lanes, self._admission, self.pace, self._standby
         )

@@ -34,13 +34,14 @@ class Plan:
     __slots__ = (
         "_free",
         "_full_by_ns",
-        "_most_rows",
         "_need_by_ns",
         "_room_rows",
+        "ahead_rows",
         "at_ns",
         "batches",
         "deadline_ns",
         "model",
+        "most_rows",
         "pace",
         "rows",
         "variance",
@@ -65,9 +66,12 @@ class Plan:
         self.deadline_ns = FOREVER
         """The earliest in the open batch."""
         self.batches = 1
+        self.ahead_rows = 0
+        """In the batches before it."""
+        self.most_rows = most_rows
+        """In a batch."""
         # Of the open batch, and worked out when they are asked for: most requests are appended,
         # and this halves what they cost.
-        self._most_rows = most_rows
         self._room_rows = 0
         self._full_by_ns: float | None = None
         self._need_by_ns = 0.0
@@ -90,7 +94,7 @@ class Plan:
             pace = self.pace
             self._full_by_ns = self.ends_by_ns(pace.cap_rows, self.start)
             self._need_by_ns = self.ends_by_ns(pace.need_rows, self.start)
-            self._room_rows = self._room()
+            self._room_rows = self.room_rows()
         if not self.rows or total > self._room_rows:
             return False
         strict_ns = request.deadline_at_ns - strictness_ns
@@ -131,6 +135,7 @@ class Plan:
         if not self.rows:
             return
         end = self._end()
+        self.ahead_rows += self.rows
         if self._free:
             self._free.append(end)
             self._free.sort()
@@ -150,11 +155,11 @@ class Plan:
             return True
         total = self.rows + rows
         first_ns = min(self.deadline_ns, deadline_ns)
-        return total <= self._most_rows and self._would_end_ns(total) < first_ns
+        return total <= self.most_rows and self._would_end_ns(total) < first_ns
 
     def add(self, rows: int, deadline_ns: int) -> None:
         """Put rows behind everything else; more rows than a batch may have fill several."""
-        most_rows = self._most_rows
+        most_rows = self.most_rows
         while rows > most_rows:
             if self.rows >= most_rows:
                 self.close()
@@ -174,7 +179,7 @@ class Plan:
         Yields:
             The place in ``entries`` of the first row of each batch, while that batch is open.
         """
-        done, count, most_rows = 0, len(entries), self._most_rows
+        done, count, most_rows = 0, len(entries), self.most_rows
         while done < count:
             self.close()
             first_ns = entries[done][0]
@@ -185,25 +190,30 @@ class Plan:
             yield done
             done += rows
 
-    def promise_rows(self, place: int, need_rows: int, start: Free, deadline_ns: int) -> int:
+    def promise_rows(self, least_rows: int, start: Free, deadline_ns: int) -> int:
         """Return the largest size that its batch may reach before a request is late; or 0.
 
         Args:
-            place: Rows in the batch up to the last of the request.
-            need_rows: Company that it must leave room for.
+            least_rows: The size that it must be able to reach; 0: there is no place.
             start: When the batch starts.
             deadline_ns: Before when it must have ended, with the objective's probability.
         """
         cap_rows = self.pace.cap_rows
-        if self.ends_by_ns(cap_rows, start) < deadline_ns:
+        if least_rows and self.ends_by_ns(cap_rows, start) < deadline_ns:
             return cap_rows
-        least = place if place >= need_rows else need_rows
-        if least >= cap_rows or self.ends_by_ns(least, start) >= deadline_ns:
+        if not 0 < least_rows < cap_rows or self.ends_by_ns(least_rows, start) >= deadline_ns:
             return 0
         for size in reversed(self.pace.sizes):
-            if size > least and self.ends_by_ns(size, start) < deadline_ns:
+            if size > least_rows and self.ends_by_ns(size, start) < deadline_ns:
                 return size
-        return least
+        return least_rows
+
+    def room_rows(self) -> int:
+        """Return how many rows the open batch can have before its first one is late."""
+        most_rows = self.most_rows
+        if self._would_end_ns(most_rows) < self.deadline_ns:
+            return most_rows
+        return self._largest(most_rows, self.deadline_ns) if self.rows else most_rows
 
     def _end(self) -> Free:
         model, rows = self.model, self.rows
@@ -213,13 +223,6 @@ class Plan:
         self.rows += rows
         self.deadline_ns = min(self.deadline_ns, deadline_ns)
         self._full_by_ns = None
-
-    def _room(self) -> int:
-        """Return how many rows the open batch can have before its first one is late."""
-        most_rows = self._most_rows
-        if self._would_end_ns(most_rows) < self.deadline_ns:
-            return most_rows
-        return self._largest(most_rows, self.deadline_ns) if self.rows else most_rows
 
     def _would_end_ns(self, rows: int) -> int:
         return self.at_ns + self.pace.overhead_ns + self.model.mean_ns(rows)

@@ -17,14 +17,18 @@ from collections.abc import Sequence
 from tidegate.units import Nanoseconds
 from tidegate_realtime.core.admission import Refusal
 from tidegate_realtime.core.commands import Piece
+from tidegate_realtime.core.lanes import LATE
 from tidegate_realtime.core.pace import Pace
 from tidegate_realtime.core.request import Request
 
 
 class Standby:
-    """At most as many rows as one batch can hold; who has least time left makes room."""
+    """At most as many rows as one batch can hold.
 
-    __slots__ = ("_held", "_pace", "byte_count", "rows")
+    Of the lowest class, who has least time left makes room.
+    """
+
+    __slots__ = ("_held", "_pace", "byte_count", "rows", "rows_by_class")
 
     def __init__(self, pace: Pace) -> None:
         """Let nobody stand by yet; ``pace`` says how long batches take."""
@@ -32,6 +36,8 @@ class Standby:
         self._held: dict[Request, Refusal] = {}
         self.rows = 0
         """Of all who stand by."""
+        self.rows_by_class = [0] * LATE
+        """The same of each class."""
         self.byte_count = 0
         """Bytes of their inputs."""
 
@@ -47,11 +53,10 @@ class Standby:
             refusal: What it is told if it finds no place.
         """
         self._held[request] = refusal
-        self.rows += request.rows
-        self.byte_count += request.size_bytes
+        self._count(request, request.rows, request.size_bytes)
         gone = []
         while self.rows > self._pace.cap_rows:
-            gone.append(self._pop(min(self._held, key=_deadline)))
+            gone.append(self._pop(min(self._held, key=_worth)))
         return gone
 
     def discard(self, request: Request) -> None:
@@ -113,13 +118,21 @@ class Standby:
 
     def _pop(self, request: Request) -> tuple[Request, Refusal]:
         refusal = self._held.pop(request)
-        self.rows -= request.rows
-        self.byte_count -= request.size_bytes
+        self._count(request, -request.rows, -request.size_bytes)
         return request, refusal
+
+    def _count(self, request: Request, rows: int, size_bytes: int) -> None:
+        self.rows += rows
+        self.rows_by_class[request.priority - 1] += rows
+        self.byte_count += size_bytes
 
 
 def _deadline(request: Request) -> Nanoseconds:
     return request.deadline_at_ns
+
+
+def _worth(request: Request) -> tuple[int, int]:
+    return -request.priority, request.deadline_at_ns
 
 
 def _turn(request: Request) -> tuple[int, int]:
