@@ -48,8 +48,6 @@ class _Reach(NamedTuple):
 
     sizes: Sequence[int] = ()
     """Those that some load may call for."""
-    filled_by: Sequence[float] = ()
-    """Rows/s that fill such batches with rows that are still in time for them."""
     capacities: Sequence[float] = ()
     """Rows/s that batches of at most that size can carry."""
 
@@ -191,20 +189,18 @@ class Pace:
         self.sizes = [size for size in model.sizes if size <= self.cap_rows]
         busy = LOAD_SHARE * self.executors * NS_PER_SECOND
         throughputs = (busy * size / model.mean_ns(size) for size in self.sizes)
-        self._reach = _Reach(
-            self.sizes,
-            [self._filling_load(model, size) for size in self.sizes],
-            list(accumulate(throughputs, max)),
-        )
+        self._reach = _Reach(self.sizes, list(accumulate(throughputs, max)))
         self._follow_load()
 
-    def _filling_load(self, model: LatencyModel, size: int) -> float:
+    def _filling_load(self, size: int) -> float:
         """Return the rows/s that fill such a batch with rows that are still in time for it.
 
         These come in the time that the objective leaves beside the call itself. As many are
         enough that two standard deviations more are the size: n + 2·√n = size.
         """
+        assert self.model is not None
         assert self.objective_ns is not None
+        model = self.model
         mean_ns = model.mean_ns(size)
         margin_ns = hypot(self.z * model.std_ns(size), model.tail_ns(size) - mean_ns)
         left_ns = self.objective_ns - self.overhead_ns - mean_ns - margin_ns
@@ -212,14 +208,16 @@ class Pace:
         return self.executors * rows * NS_PER_SECOND / left_ns if left_ns > 0 else inf
 
     def _follow_load(self) -> bool:
-        sizes, filled_by, capacities = self._reach
+        sizes, capacities = self._reach
         if not sizes:
             return False
         before, load = self.need_rows, self.rows_per_second
         self.caution = self._caution(load * LOAD_SHARE / capacities[-1])
         enough = bisect_left(capacities, load)
         carrying_rows = sizes[enough] if enough < len(sizes) else self.cap_rows
-        filled = bisect_right(filled_by, load)
+        # It rises with the size. To work it out for every size, where each number of rows is one,
+        # would stop the loop for half a millisecond whenever the model is drawn again.
+        filled = bisect_right(sizes, load, key=self._filling_load)
         filled_rows = sizes[filled - 1] if filled else 1
         self.need_rows = min(carrying_rows, max(filled_rows, self.calm_rows))
         return before != self.need_rows
