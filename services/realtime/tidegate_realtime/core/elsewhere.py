@@ -10,7 +10,7 @@ at most 1.3 % of what was accepted was missed. With nothing but what is due in t
 others, between 1 and 40 %.)
 """
 
-from tidegate.units import Nanoseconds
+from tidegate.units import NS_PER_MS, Nanoseconds
 from tidegate_realtime.core.plan import FOREVER, Free
 from tidegate_realtime.core.turns import FADES_NS, Seat, Turns
 
@@ -65,7 +65,8 @@ def behind_others(
             slot.variance += variance
     more_ns = min(most_ns, _coming_ns(seat, ahead_ns, now_ns)) - foreseen_ns
     later_ns = max(0, more_ns) // len(slots)
-    ready = sorted((slot.at_ns + later_ns, slot.variance) for slot in slots)
+    variance = later_ns * _longest_call_ns(seat, now_ns)
+    ready = sorted((slot.at_ns + later_ns, slot.variance + variance) for slot in slots)
     ready = [max(own, other) for own, other in zip(sorted(free), ready, strict=False)]
     return _behind_outer(turns, ready, deadline_ns, now_ns)
 
@@ -111,6 +112,19 @@ def _due(seat: Seat, by_ns: int, behind_ns: int, most_ns: int) -> Free:
         due_ns = min(due_ns, seat.contender.next_ns(most_ns))
     owed_ns = behind_ns - seat.turns.lead_ns
     return max(due_ns, seat.contender.next_ns(owed_ns) if owed_ns > 0 else 0), variance
+
+
+def _longest_call_ns(seat: Seat, now_ns: Nanoseconds) -> int:
+    """Return what others run at a time, if they go first whenever they come.
+
+    What comes by chance, in calls of one duration, varies by its time multiplied by that.
+    """
+    turns = seat.turns
+    if turns.lead_ns:
+        return 0
+    others = [each for each in turns.seats if each is not seat]
+    lately = (each for each in others if each.recent_ns(now_ns) >= NS_PER_MS)
+    return max((each.contender.call_ns() for each in lately), default=0)
 
 
 def _coming_ns(seat: Seat, own_ns: int, now_ns: Nanoseconds) -> int:
