@@ -37,7 +37,7 @@ class Curve(dict[int, Nanoseconds]):
     nanoseconds, at least 1; from values that do not fall comes a curve that does not.
     """
 
-    __slots__ = ("_factor", "_knots", "_size_for", "_values")
+    __slots__ = ("_factor", "_heights", "_knots", "_size_for", "_values")
 
     def __init__(
         self,
@@ -60,6 +60,8 @@ class Curve(dict[int, Nanoseconds]):
         self._values = values
         self._factor = factor
         self._size_for = size_for
+        self._heights: list[Nanoseconds] = []
+        """At the knots; worked out with the first point."""
 
     def __missing__(self, rows: int) -> Nanoseconds:
         """Work one point out.
@@ -76,12 +78,12 @@ class Curve(dict[int, Nanoseconds]):
         return value
 
     def _at(self, size: int) -> Nanoseconds:
-        place = bisect_left(self._knots, size)
-        right, high = self._knots[place], self._knot_ns(place)
+        knots, heights = self._knots, self._heights
+        if not heights:
+            heights += [Nanoseconds(max(1, round(v * self._factor))) for v in self._values]
+        place = bisect_left(knots, size)
+        right, high = knots[place], heights[place]
         if right == size or place == 0:
             return high
-        left, low = self._knots[place - 1], self._knot_ns(place - 1)
+        left, low = knots[place - 1], heights[place - 1]
         return Nanoseconds(low + (high - low) * (size - left) // (right - left))
-
-    def _knot_ns(self, place: int) -> Nanoseconds:
-        return Nanoseconds(max(1, round(self._values[place] * self._factor)))
