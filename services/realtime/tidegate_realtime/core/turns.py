@@ -6,7 +6,8 @@ a busy model with a short objective starve one with a long objective, which is a
 until it is too late. So time is counted: of the models that have something to run, none gets more
 than a lead of executor time ahead of another. A model that has nothing to run saves no time up
 meanwhile, or its return would stop the others for as long. (Serving always whoever is furthest
-behind, as start-time fair queueing does, Goyal et al., SIGCOMM 1996, would throw the urgency away.)
+behind, as start-time fair queueing does, Goyal et al., SIGCOMM 1996, would throw the urgency away.
+Without any lead that is what happens, which suits the parts of one model.)
 
 What admission must foretell of the others is in ``elsewhere``. After each event of any of them,
 whoever drives the models asks ``Turns.next_seat`` and lets that model dispatch, until nobody is

@@ -3,7 +3,7 @@
 A call with rows of 256 tokens takes ten times as long as one with rows of 16, and not even by the
 same factor at each size. One latency model for all of them would promise everybody the time of the
 long ones. Rows of different lengths never share a call in any case; so each length has a queue, a
-cap and a latency model of its own, and ``core.turns`` decides whose call is next.
+cap and a latency model of its own, and the length goes next that has had least of the executors.
 
 What cannot be interrupted cannot be hurried: a short text may have to wait for one long call.
 """
@@ -68,6 +68,9 @@ class BucketedDriver:
         """The driver of each length."""
         self._executors = executors
         self._shared: SharedExecutors | None = None
+        # All have one objective, so that urgency tells little. With a lead, several long calls would
+        # go before a short one: simulated with 100 ms, 25 of 67 ms and 30 of 5 ms a second, 15 in
+        # 100 short ones that had been accepted came too late, and without a lead none.
         self._turns = SharedExecutors(executors, lead_ns=0)
         for part in self.parts:
             part.share(self._turns)
