@@ -286,3 +286,32 @@ def test_a_thread_that_was_replaced_tells_nothing_more_and_ends() -> None:
     thread.join(30)
     assert not thread.is_alive()
     assert hung.empty()
+
+
+@pytest.mark.field_fault("S-31")
+def test_closing_waits_for_a_call_that_hangs_only_until_it_is_given_up() -> None:
+    asleep, wake = threading.Event(), threading.Event()
+
+    def wait(_: threading.Event, _duration_ns: int) -> None:
+        asleep.set()
+        assert wake.wait(30)
+
+    sampler = ProfileSampler(load_profile(PROFILE), Random(1))
+    before = set(threading.enumerate())
+    backend = EmulatedBackend(sampler, echo, clock=ManualClock(), wait=wait)
+    (hanging,) = set(threading.enumerate()) - before
+    told: SimpleQueue[BatchResult] = SimpleQueue()
+    hung = backend.begin(batch(1), rows=1, done=told.put)
+    assert asleep.wait(30)
+    closing = threading.Thread(target=backend.close, daemon=True)
+    closing.start()
+    while told.empty():  # until it is closing, when a batch is refused at once
+        backend.begin(batch(1), rows=1, done=told.put)
+    ready: SimpleQueue[BackendError | None] = SimpleQueue()
+    backend.replace(hung, ready=ready.put)
+    assert str(ready.get(timeout=30)) == "the emulated backend is closed"
+    closing.join(30)
+    assert not closing.is_alive()
+    assert set(threading.enumerate()) - before == {hanging}  # and no other one has come
+    wake.set()
+    hanging.join(30)

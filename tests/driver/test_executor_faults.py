@@ -179,6 +179,30 @@ async def test_an_executor_that_cannot_be_replaced_is_asked_for_again(
     assert err.count("executor_not_replaced") == 2
 
 
+async def test_nobody_asks_for_an_executor_when_the_driver_is_closed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    backend, driver = await fake_warmed_up(can_terminate=False, replacing_fails=1_000)
+    backend.took_s = FOREVER_S
+    assert isinstance(await send(driver, within_ms=60_000), Failed)
+    await asyncio.sleep(12)
+    await driver.aclose()
+    assert capsys.readouterr().err.count("executor_not_replaced") == 3
+    backend.replacing_fails = 0
+    await asyncio.sleep(60)
+    assert "executor_not_replaced" not in capsys.readouterr().err
+    assert backend.replaced == []
+
+
+async def test_an_executor_that_comes_when_the_driver_is_closed_is_nobodys_business() -> None:
+    backend, driver = await fake_warmed_up(can_terminate=False, replacing_takes_s=30.0)
+    backend.took_s = FOREVER_S
+    assert isinstance(await send(driver, within_ms=60_000), Failed)
+    await driver.aclose()
+    await asyncio.sleep(60)
+    assert driver.statistics().executors_usable == 0
+
+
 async def test_one_of_two_executors_hangs_and_the_other_one_goes_on() -> None:
     backend, driver = await fake_warmed_up(
         can_terminate=False, executors=2, replacing_takes_s=1_000.0
@@ -257,7 +281,7 @@ async def test_a_thread_that_blocks_for_ever_is_replaced_by_another_one() -> Non
     assert ended is fine
     assert not isinstance(result, BackendError)
     assert result["output"].tolist() == [[4]]
-    await asyncio.to_thread(calls.close)  # does not wait for the one that blocks
+    await calls.aclose()  # does not wait for the one that blocks
     assert thread.is_alive()
     event.set()
     await asyncio.to_thread(thread.join, 30)

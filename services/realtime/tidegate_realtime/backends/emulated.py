@@ -99,8 +99,9 @@ class EmulatedBackend:
         self._calls: SimpleQueue[_Call | None] = SimpleQueue()
         self._closed = False
         self._lock = threading.Lock()
-        self._threads: set[threading.Thread] = set()
-        """Those that take calls; one that was replaced is not among them."""
+        self._threads: dict[threading.Thread, threading.Event] = {}
+        """Those that take calls, with what is set when one has ended or was replaced; one that was
+        replaced is not among them."""
         for _ in range(executors):
             self._start_thread()
 
@@ -128,26 +129,37 @@ class EmulatedBackend:
         assert isinstance(call, _Call)
         with self._lock:
             call.is_given_up = True
-            if call.thread in self._threads:
-                self._threads.discard(call.thread)
-                self._start_thread()
-        ready(None)
+            over = self._threads.pop(call.thread, None) if call.thread is not None else None
+            if over is not None:
+                over.set()
+                if not self._closed:
+                    self._start_thread()
+            fault = BackendError("the emulated backend is closed") if self._closed else None
+        ready(fault)
 
     def close(self) -> None:
         """End the threads after the batches that were begun, which take their time."""
-        self._closed = True
         with self._lock:
-            threads = tuple(self._threads)
+            self._closed = True
+            threads = tuple(self._threads.items())
         for _ in threads:
             self._calls.put(None)
-        for thread in threads:
-            thread.join()
+        for thread, over in threads:
+            over.wait()
+            if thread in self._threads:  # else it hangs, and was given up
+                thread.join()
 
     def _start_thread(self) -> None:
-        name = f"emulated {self.profile.name} {len(self._threads)}"
-        thread = threading.Thread(target=self._serve, name=name, daemon=True)
-        self._threads.add(thread)
+        name, over = f"emulated {self.profile.name} {len(self._threads)}", threading.Event()
+        thread = threading.Thread(target=self._run, args=(over,), name=name, daemon=True)
+        self._threads[thread] = over
         thread.start()
+
+    def _run(self, over: threading.Event) -> None:
+        try:
+            self._serve()
+        finally:
+            over.set()
 
     def _serve(self) -> None:
         free_at_ns, thread = 0, threading.current_thread()

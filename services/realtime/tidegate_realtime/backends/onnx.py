@@ -66,32 +66,40 @@ class OnnxBackend:
         self._reopen: Callable[[], RunnableModel] = model.reopened
         self._name = f"onnx {name}"
         self.fixed_rows = fixed_rows(model.signature)
+        self._lock = threading.Lock()
+        """Over which executor there is, and whether there will be another: they change together."""
         self._closed = False
         self._executor = _Executor(lambda: model, self._name)
 
     def begin(self, inputs: Tensors, *, rows: int, done: Callable[[BatchResult], None]) -> Call:
         """Hand the batch to the thread; ``done`` is called there."""
         call = _Call(inputs, rows, done)
-        if self._closed:
+        with self._lock:
+            executor = None if self._closed else self._executor
+            if executor is not None:
+                executor.calls.put(call)
+        if executor is None:
             done(BackendError(f"{self._name} is closed; it takes no batch of {rows} rows"))
-        else:
-            self._executor.calls.put(call)
         return call
 
     def replace(self, call: Call, *, ready: Callable[[BackendError | None], None]) -> None:
         """Load the model into another session, on another thread; ``ready`` is called there."""
         call.terminate()  # which has no effect inside of one node, where it probably hangs
-        self._executor.calls.put(None)
-        if self._closed:
+        with self._lock:
+            self._executor.give_up()
+            is_closed = self._closed
+            if not is_closed:
+                self._executor = _Executor(self._reopen, self._name, ready)
+        if is_closed:
             ready(BackendError(f"{self._name} is closed"))
-        else:
-            self._executor = _Executor(self._reopen, self._name, ready)
 
     def close(self) -> None:
-        """End the thread after the batches that were begun; waits for it."""
-        self._closed = True
-        self._executor.calls.put(None)
-        self._executor.thread.join()
+        """End the thread after the batches that were begun; waits for it until it is given up."""
+        with self._lock:
+            self._closed = True
+            executor = self._executor
+        executor.calls.put(None)
+        executor.wait()
         self._reopen = _closed  # the model is gone, however long somebody holds on to this
 
 
@@ -109,9 +117,23 @@ class _Executor:
         ready: Callable[[BackendError | None], None] | None = None,
     ) -> None:
         self.calls: SimpleQueue[_Call | None] = SimpleQueue()
+        self._is_given_up = False
+        self._over = threading.Event()
         asked = (open_model, ready)  # the thread's alone, so that the model ends with it
         self.thread = threading.Thread(target=self._serve, args=asked, name=name, daemon=True)
         self.thread.start()
+
+    def give_up(self) -> None:
+        """Let the thread end by itself, and nobody wait for it any more."""
+        self.calls.put(None)
+        self._is_given_up = True
+        self._over.set()
+
+    def wait(self) -> None:
+        """Block until the thread has ended, or was given up."""
+        self._over.wait()
+        if not self._is_given_up:
+            self.thread.join()
 
     def _serve(
         self,
@@ -121,9 +143,12 @@ class _Executor:
         opened = _opened(open_model)
         if ready:
             ready(opened if isinstance(opened, BackendError) else None)
-        while call := self.calls.get():
-            call.done(opened if isinstance(opened, BackendError) else _score(opened, call))
-            del call  # or its arrays would live until the next batch comes
+        try:
+            while call := self.calls.get():
+                call.done(opened if isinstance(opened, BackendError) else _score(opened, call))
+                del call  # or its arrays would live until the next batch comes
+        finally:
+            self._over.set()
 
 
 def _opened(open_model: Callable[[], RunnableModel]) -> RunnableModel | BackendError:

@@ -1,7 +1,8 @@
 """The batches that a backend runs at present, as the event loop sees them.
 
 Each result comes to the loop in one hop. A call that hangs is left alone: its backend is asked for
-another executor, again and again until there is one, and whatever it still comes to is ignored.
+another executor, again and again until there is one or the backend is closed, and whatever it
+still comes to is ignored.
 """
 
 import asyncio
@@ -47,6 +48,9 @@ class Calls:
         self._name = name
         self._loop = asyncio.get_running_loop()
         self._open: dict[Batch, Call | None] = {}
+        self._again: dict[Call, asyncio.TimerHandle] = {}
+        """When an executor that could not be replaced is asked for once more."""
+        self._is_closed = False
 
     def begin(self, batch: Batch, inputs: Tensors | BackendError) -> None:
         """Let a batch run; without inputs it has failed."""
@@ -72,9 +76,16 @@ class Calls:
         if call is not None:
             self._replace(call)
 
-    def close(self) -> None:
-        """Close the backend; blocks, so on another thread than the loop's."""
-        self._backend.close()
+    async def aclose(self) -> None:
+        """Ask for no executor any more, and close the backend; cancelling leaves it closing.
+
+        A call that is given up meanwhile is not waited for.
+        """
+        self._is_closed = True
+        for timer in self._again.values():
+            timer.cancel()
+        self._again.clear()
+        await asyncio.to_thread(self._backend.close)  # waits for calls, which the loop must not
 
     def _report(self, batch: Batch, result: BatchResult) -> None:
         """Bring a result to the loop; called on any thread, once per batch."""
@@ -88,6 +99,8 @@ class Calls:
             self._owner.on_result(batch, result, ended_at_ns)
 
     def _replace(self, call: Call) -> None:
+        self._again.pop(call, None)
+
         def ready(fault: BackendError | None) -> None:
             with suppress(RuntimeError):  # as above
                 self._loop.call_soon_threadsafe(self._replaced, call, fault)
@@ -95,6 +108,8 @@ class Calls:
         self._backend.replace(call, ready=ready)
 
     def _replaced(self, call: Call, fault: BackendError | None) -> None:
+        if self._is_closed:
+            return  # nobody is left who would use it
         if fault is None:
             log.info("executor_replaced", model=self._name)
             self._owner.on_executor()
@@ -102,4 +117,4 @@ class Calls:
             log.error(
                 "executor_not_replaced", model=self._name, problem=str(fault), again_s=AGAIN_S
             )
-            self._loop.call_later(AGAIN_S, self._replace, call)
+            self._again[call] = self._loop.call_later(AGAIN_S, self._replace, call)

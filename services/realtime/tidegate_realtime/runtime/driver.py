@@ -302,7 +302,7 @@ class BatchDriver:
         Closing twice is closing once.
         """
         await self.drain()  # what was admitted was promised an answer, and the backend gives it
-        await asyncio.to_thread(self._calls.close)  # waits for calls, which the loop must not
+        await self._calls.aclose()
         if self._shared is not None and self._batcher.seat is not None:
             self._shared.leave(self._batcher.seat)
         if not self._closed:  # only now has every call ended
