@@ -351,17 +351,19 @@ async def test_a_thread_that_hangs_is_left_alone_and_ends_when_its_call_does() -
 
 @pytest.mark.field_fault("S-31")
 async def test_closing_waits_for_a_call_that_hangs_only_until_it_is_given_up() -> None:
-    event = threading.Event()
+    event, before = threading.Event(), set(threading.enumerate())
     backend = OnnxBackend(blocks_on(event))
+    (hanging,) = set(threading.enumerate()) - before
     hung = begin(backend, 1)
     closing = threading.Thread(target=backend.close, daemon=True)
     closing.start()
     while not begin(backend, 2).calls:  # until it is closing, when a batch is refused at once
         pass
     assert str(await Replaced(backend, hung).fault()) == "onnx model is closed"
-    await asyncio.to_thread(closing.join, 30)
+    await asyncio.to_thread(closing.join, 10)
     assert not closing.is_alive()
     event.set()
+    await asyncio.to_thread(hanging.join, 30)
 
 
 async def test_an_executor_that_cannot_be_replaced_says_why_and_can_be_asked_again() -> None:

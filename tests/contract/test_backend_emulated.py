@@ -310,7 +310,7 @@ def test_closing_waits_for_a_call_that_hangs_only_until_it_is_given_up() -> None
     ready: SimpleQueue[BackendError | None] = SimpleQueue()
     backend.replace(hung, ready=ready.put)
     assert str(ready.get(timeout=30)) == "the emulated backend is closed"
-    closing.join(30)
+    closing.join(10)
     assert not closing.is_alive()
     assert set(threading.enumerate()) - before == {hanging}  # and no other one has come
     wake.set()
