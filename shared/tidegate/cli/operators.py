@@ -2,10 +2,17 @@
 
 import json
 from collections.abc import Mapping
+from http.client import HTTPException
 from typing import Any, Final
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
-from urllib.request import OpenerDirector, ProxyHandler, Request, build_opener
+from urllib.request import (
+    HTTPRedirectHandler,
+    OpenerDirector,
+    ProxyHandler,
+    Request,
+    build_opener,
+)
 
 from tidegate.cli.credentials import authorization
 from tidegate.errors import (
@@ -18,6 +25,7 @@ from tidegate.errors import (
 Json = Mapping[str, Any]
 
 DEFAULT_URL: Final = "http://127.0.0.1:8002"
+_REDIRECTS: Final = range(300, 400)
 _ELSEWHERE: Final = frozenset({"", "route_not_found", "method_not_allowed"})
 
 
@@ -47,19 +55,39 @@ def ask_gateway(url: str, path: str, *, timeout_s: float, method: str = "GET") -
     request = Request(address + path, headers=headers, method=method)
     try:
         with _direct().open(request, timeout=timeout_s) as reply:
-            answer: Json = json.load(reply)
+            answer = json.load(reply)
     except HTTPError as error:
         with error:
             raise _refusal(error, address) from None
+    except ValueError:
+        raise _no_gateway(address, "what answers there sends no JSON") from None
     except (URLError, TimeoutError, ConnectionError) as error:
         reason = getattr(error, "reason", error)
         raise PartUnavailableError(f"no gateway answers at {address}: {reason}") from None
+    except HTTPException:
+        raise _no_gateway(address, "what answers there speaks no HTTP") from None
+    if not isinstance(answer, dict):
+        raise _no_gateway(address, "what answers there sends other JSON")
     return answer
+
+
+class _NoRedirects(HTTPRedirectHandler):
+    """Leaves a redirect an error: the key would go along, to whatever host it names."""
+
+    def redirect_request(self, *_: object, **__: object) -> None:
+        """Follow none."""
 
 
 def _direct() -> OpenerDirector:
     """Open without a proxy: the listener is on loopback, or behind a tunnel that ends there."""
-    return build_opener(ProxyHandler({}))
+    return build_opener(ProxyHandler({}), _NoRedirects())
+
+
+def _no_gateway(address: str, why: str) -> PartUnavailableError:
+    return PartUnavailableError(
+        f"{address} is no listener for operators ({why}); it is the one of --admin-port, 8002 by "
+        "default"
+    )
 
 
 def _checked(url: str) -> str:
@@ -74,10 +102,15 @@ def _checked(url: str) -> str:
 
 def _refusal(error: HTTPError, address: str) -> TidegateError:
     """Turn a reply that is no answer into an error of ours."""
+    if error.code in _REDIRECTS:
+        return PartUnavailableError(
+            f"{address} answers {error.code}, a redirect, which is not followed: the key would go "
+            "along. Name the listener for operators itself"
+        )
     try:
         told = json.load(error)
         code, message = str(told["code"]), str(told["error"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OSError, HTTPException):
         code, message = "", f"it answers {error.code}"
     if code in {"unauthenticated", "forbidden"}:
         return PartUnavailableError(
@@ -86,8 +119,5 @@ def _refusal(error: HTTPError, address: str) -> TidegateError:
     if code in {"model_not_found", "version_not_served"}:
         return ModelNotFoundError(message)
     if code in _ELSEWHERE:
-        return PartUnavailableError(
-            f"{address} is no listener for operators ({message}); it is the one of --admin-port, "
-            "8002 by default"
-        )
+        return _no_gateway(address, message)
     return GatewayRefusedError(f"{message} (the gateway's code: {code})")

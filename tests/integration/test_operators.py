@@ -1,0 +1,70 @@
+"""A command that asks a gateway, where something else answers; the key stays here."""
+
+import socketserver
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tidegate.cli.operators import ask_gateway
+from tidegate.errors import PartUnavailableError
+
+
+@contextmanager
+def answering(answer: bytes) -> Iterator[tuple[str, list[bytes]]]:
+    """Answer each connection with the same bytes; yield the address and what was heard."""
+    heard: list[bytes] = []
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            heard.append(self.request.recv(65_536))
+            self.request.sendall(answer)
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, name="peer")
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}", heard
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def http(status: str, body: bytes = b"", *headers: str) -> bytes:
+    lines = [f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", "Connection: close", *headers]
+    return "\r\n".join([*lines, "", ""]).encode() + body
+
+
+@pytest.mark.parametrize("status", ["301 Moved", "302 Found", "307 Temporary", "308 Permanent"])
+def test_a_key_does_not_follow_a_redirect(monkeypatch: pytest.MonkeyPatch, status: str) -> None:
+    monkeypatch.setenv("TIDEGATE_KEY", "tg_abc_secret")
+    with (
+        answering(http("200 OK", b"{}")) as (elsewhere, heard),
+        answering(http(status, b"", f"Location: {elsewhere}/x")) as (url, asked),
+        pytest.raises(PartUnavailableError, match="a redirect, which is not followed"),
+    ):
+        ask_gateway(url, "/x", timeout_s=5)
+    assert b"tg_abc_secret" in asked[0]
+    assert heard == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (http("200 OK", b"<html>Welcome</html>"), "sends no JSON"),
+        (http("200 OK", b"\xff\xfe"), "sends no JSON"),
+        (http("200 OK", b"[1]"), "sends other JSON"),
+        (b"220 mail.example ESMTP\r\n", "speaks no HTTP"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{", "speaks no HTTP"),
+        (b"HTTP/1.1 500 Bad\r\nContent-Length: 9\r\n\r\n{", "it answers 500"),
+        (http("404 Not Found", b"<html>"), "it answers 404"),
+        (b"", "no gateway answers"),
+    ],
+)
+def test_what_is_no_gateway_is_said_to_be_none(answer: bytes, said: str) -> None:
+    with (
+        answering(answer) as (url, _),
+        pytest.raises(PartUnavailableError, match=said),
+    ):
+        ask_gateway(url, "/x", timeout_s=5)
