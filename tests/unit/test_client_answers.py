@@ -1,5 +1,7 @@
 """What a client makes of replies: answers, errors by whose fault it is, and nonsense."""
 
+from dataclasses import fields
+from sys import maxsize
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ from tidegate.client.errors import (
     UnauthorizedError,
 )
 from tidegate.client.transport import HttpReply
+from tidegate.oip.limits import WireLimits
 
 TAG = {
     "model_name": "risk",
@@ -212,3 +215,19 @@ def test_readiness_is_yes_no_or_an_error() -> None:
     assert not answers.read_readiness(reply({"error": "Starting.", "code": "not_ready"}, 503))
     with pytest.raises(NotFoundError):
         answers.read_readiness(reply({"error": "No.", "code": "model_not_found"}, 404))
+
+
+def test_an_answer_of_more_texts_than_a_request_may_have_is_read() -> None:
+    count = 262_145
+    output = {
+        "name": "tokens",
+        "datatype": "BYTES",
+        "shape": [1, count],
+        "parameters": {"binary_data_size": 4 * count},
+    }
+    prediction = answers.read_arrays(inferred([output], b"\0" * (4 * count)))
+    assert prediction.outputs["tokens"].shape == (1, count)
+
+
+def test_a_client_sets_no_limit_of_what_has_come() -> None:
+    assert all(getattr(answers._ANY_SIZE, limit.name) == maxsize for limit in fields(WireLimits))

@@ -4,7 +4,7 @@ import base64
 import binascii
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from sys import maxsize
 from typing import Any, Final, TypeVar
@@ -46,7 +46,7 @@ _REQUEST_FAULTS: Final = range(400, 500)
 _SECONDS: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
 _LENGTH: Final = re.compile(r"[0-9]{1,10}", re.ASCII)
 _MS_PER_SECOND: Final = 1_000
-_ANY_SIZE: Final = WireLimits(elements=maxsize, items=maxsize, item_bytes=maxsize)
+_ANY_SIZE: Final = WireLimits(**{limit.name: maxsize for limit in fields(WireLimits)})
 """The tensors are here already, so that their own bytes bound them."""
 _SHOWN: Final = 200
 """Characters of a reply that is no gateway's."""
