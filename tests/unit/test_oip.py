@@ -298,6 +298,45 @@ def test_more_commas_than_the_loop_may_be_held_up_by_are_refused_with_both_numbe
     check_raw_json(b"," * 1_048_576)
 
 
+MANY = 262_145
+
+
+@pytest.mark.parametrize(
+    ("body", "what"),
+    [
+        (b'{"parameters":{' + b'"a":1,' * MANY + b'"a":1}}', "names"),
+        (b'{"inputs":[' + b'{"name":"a"},' * MANY + b"{}]}", "names"),
+        (b'{"outputs":[' + b"{}," * MANY + b"{}]}", "arrays and objects"),
+        (b'{"x\\"":[' + b"[]," * MANY + b"[]]}", "arrays and objects"),
+    ],
+)
+def test_more_objects_than_the_loop_may_be_held_up_by_are_refused_before_parsing(
+    body: bytes, what: str
+) -> None:
+    error = refusal(body)
+    assert error.code == "too_many_elements"
+    assert error.details["limit"] == MANY - 1
+    assert what in str(error)
+
+
+def test_colons_and_brackets_in_strings_are_no_structure() -> None:
+    check_raw_json(b'["' + b":[{" * MANY + b'"]')
+    check_raw_json(b'["\\"' + b":[{" * MANY + b'"]')
+
+
+@pytest.mark.parametrize("place", ["request", "input", "output"])
+def test_one_place_takes_64_parameters(place: str) -> None:
+    def asked(count: int) -> bytes:
+        many = {"parameters": {f"p{number}": number for number in range(count)}}
+        tensor = {"name": "x", "shape": [1, 1], "datatype": "FP32", "data": [1]}
+        of = {"request": {}, "input": {}, "output": {}, place: many}
+        body = {"inputs": [tensor | of["input"]], "outputs": [{"name": "y"} | of["output"]]}
+        return orjson.dumps(body | of["request"])
+
+    assert decode_request(asked(64)).rows == 1
+    assert "65 parameters" in str(refusal(asked(65)))
+
+
 def test_an_item_of_bytes_has_a_limit() -> None:
     longest = "é" * (8 << 20)
     assert decode_request(request(datatype="BYTES", shape=[1], data=[longest])).rows == 1

@@ -250,11 +250,27 @@ def test_json_is_remembered_within_bounds_and_never_with_what_callers_send() -> 
         assert len(HEADS) <= 256
         return text in HEADS
 
-    assert remembered(parameters={"priority": 1})
-    assert remembered(id="")
+    assert remembered(parameters={"binary_data_output": True})
+    assert remembered(id="", outputs=[{"name": "o", "parameters": {"binary_data": True}}])
+    assert not remembered(parameters={"user": "of one request"})
+    assert not remembered(outputs=[{"name": "o", "parameters": {"user": "of one request"}}])
+    size = {"binary_data_size": 1, "user": "of one request"}
+    asking = {**tensor("a", "INT8", [1], 1), "parameters": size}
+    assert not remembered(inputs=[asking])
     assert not remembered(id="of one request")
     assert not remembered(parameters={"long": "x" * 1_024})
     mixed = [tensor("a", "INT8", [1], 1), {**tensor("b", "INT8", [1]), "data": [7]}]
     assert not remembered(inputs=mixed)
     for number in range(600):
-        assert remembered(parameters={"priority": number})
+        assert remembered(outputs=[{"name": f"o{number}"}])
+
+
+def test_what_each_caller_says_differently_pushes_out_nothing_that_all_repeat() -> None:
+    repeated = orjson.dumps({"inputs": [tensor("a", "INT8", [1], 1)]})
+    decode_request(repeated + b"1", json_bytes=len(repeated))
+    for number in range(300):
+        text = orjson.dumps(
+            {"inputs": [tensor("a", "INT8", [1], 1)], "parameters": {"user": number}}
+        )
+        decode_request(text + b"1", json_bytes=len(text))
+    assert repeated in HEADS

@@ -24,6 +24,10 @@ class WireLimits:
     """Nesting of arrays and objects."""
     commas: int = 1_048_576
     """Commas in the whole body: a bound on the values in it that costs one scan."""
+    members: int = _MIB // 4
+    """Names with values in its objects: to make them takes four times as long as numbers."""
+    containers: int = _MIB // 4
+    """Arrays and objects, likewise."""
     rows: int = 4_096
     tensors: int = 64
     outputs: int = 64
@@ -48,10 +52,11 @@ DEFAULT_LIMITS: Final = WireLimits()
 _SHORT_BYTES: Final = 1_024
 """Up to here it takes longer to search a body than to count in it."""
 _BLOCK: Final = _MIB
+_ADVICE: Final = "Send its rows in several requests, or as binary tensor data."
 _STRINGS: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 """A string, also one that never ends, so that each byte is looked at once."""
-_QUOTES_AND_BRACKETS: Final = b'"[]{}'
-_OTHER_BYTES: Final = bytes(set(range(256)) - set(_QUOTES_AND_BRACKETS))
+_OTHER_BYTES: Final = bytes(set(range(256)) - set(b'":[]{}'))
+"""All that says nothing of the structure."""
 _CLOSING_BIT: Final = 0b100
 """Set in ``]`` and ``}``, not in ``[`` and ``{``."""
 
@@ -60,7 +65,8 @@ def check_raw_json(body: bytes, limits: WireLimits = DEFAULT_LIMITS) -> None:
     """Refuse a body that is too much for the parser; takes time linear in its length.
 
     Raises:
-        TooManyElementsError: More commas than allowed, wherever they stand.
+        TooManyElementsError: More commas than allowed, wherever they stand, or more names, or more
+            arrays and objects.
         MalformedJsonError: Nested deeper than allowed. Brackets in strings do not count.
     """
     # No body has more commas than bytes, so that nearly all need not be counted.
@@ -69,25 +75,44 @@ def check_raw_json(body: bytes, limits: WireLimits = DEFAULT_LIMITS) -> None:
             "values (commas in its JSON)",
             limit=limits.commas,
             found=commas,
-            advice="Send its rows in several requests, or as binary tensor data.",
+            advice=_ADVICE,
         )
     if _has_many_brackets(body, limits.depth) and _is_deeper(body, limits.depth):
         raise MalformedJsonError(
             f"The JSON is nested deeper than {limits.depth} levels; a request needs no more than "
             "the rank of its tensors and a few."
         )
+    if len(body) > min(limits.members, limits.containers):
+        _check_structure(body, limits)
+
+
+def _check_structure(body: bytes, limits: WireLimits) -> None:
+    """Count in the body, and only where that is too much without what stands in strings."""
+    if body.count(b":") <= limits.members and _containers(body) <= limits.containers:
+        return
+    marks = _marks(body)
+    for what, limit, found in (
+        ("names (colons in its JSON)", limits.members, marks.count(b":")),
+        ("arrays and objects in its JSON", limits.containers, _containers(marks)),
+    ):
+        if found > limit:
+            raise TooManyElementsError.of(what, limit=limit, found=found, advice=_ADVICE)
+
+
+def _containers(body: bytes) -> int:
+    return body.count(b"[") + body.count(b"{")
 
 
 def _has_many_brackets(body: bytes, limit: int) -> bool:
     """Whether it could be nested deeper; where not, neither kind is more than half of the limit."""
     if len(body) < _SHORT_BYTES:
-        return body.count(b"[") + body.count(b"{") > limit
+        return _containers(body) > limit
     half = limit // 2
     return has_more_than(body, b"[", half) or has_more_than(body, b"{", half)
 
 
 def _is_deeper(body: bytes, limit: int) -> bool:
-    brackets = _without_strings(body).translate(None, _OTHER_BYTES)
+    brackets = _marks(body).translate(None, b":")
     depth = 0
     for start in range(0, len(brackets), _BLOCK):  # in blocks: memory stays small whatever came
         block = np.frombuffer(brackets, np.uint8, offset=start, count=-1)[:_BLOCK]
@@ -99,9 +124,9 @@ def _is_deeper(body: bytes, limit: int) -> bool:
     return False
 
 
-def _without_strings(body: bytes) -> bytes:
-    """Take strings out, or leave only their quotes where nothing in them could mislead."""
+def _marks(body: bytes) -> bytes:
+    """Return the brackets and colons that do not stand in strings, in their order."""
     if b"\\" in body:
-        return _STRINGS.sub(b"", body)
+        return _STRINGS.sub(b"", body).translate(None, _OTHER_BYTES)
     marks = body.translate(None, _OTHER_BYTES).replace(b'""', b"")
     return _STRINGS.sub(b"", marks) if b'"' in marks else marks

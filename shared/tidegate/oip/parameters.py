@@ -20,6 +20,8 @@ OF_OUTPUT: Final = frozenset({"classification"})
 _REFUSED: Final = ("shared_memory_", "sequence_", *OF_INPUT, *OF_OUTPUT)
 """Beginnings of parameters that cannot be ignored: without them the request means another thing."""
 
+_MOST: Final = 64
+
 
 def check_parameters(parameters: Parameters, *, known: frozenset[str] = frozenset()) -> None:
     """Accept parameters that may be ignored; the protocol says that unknown ones are.
@@ -29,9 +31,14 @@ def check_parameters(parameters: Parameters, *, known: frozenset[str] = frozense
         known: What is understood at this place, and would be refused elsewhere.
 
     Raises:
+        MalformedRequestError: More than 64.
         UnsupportedParameterError: One that would change what the request means.
         BadOptionError: One of ours that does not exist.
     """
+    if len(parameters) > _MOST:
+        raise MalformedRequestError(
+            f"There are {len(parameters)} parameters at one place; up to {_MOST} are accepted."
+        )
     for name in parameters:
         if name in known:
             continue

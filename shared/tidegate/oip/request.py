@@ -9,7 +9,14 @@ from tidegate.oip.binary import array_from_bytes
 from tidegate.oip.errors import MalformedRequestError
 from tidegate.oip.layout import Blobs
 from tidegate.oip.limits import DEFAULT_LIMITS, WireLimits
-from tidegate.oip.parameters import OF_INPUT, Parameter, Parameters, check_parameters, flag
+from tidegate.oip.parameters import (
+    OF_INPUT,
+    OF_OUTPUT,
+    Parameter,
+    Parameters,
+    check_parameters,
+    flag,
+)
 from tidegate.oip.parsing import parse
 from tidegate.oip.scanning import has_boolean
 from tidegate.oip.shapes import check_elements, check_rows, check_shape
@@ -75,6 +82,7 @@ HEADS: Final[dict[bytes, _Head]] = {}
 """By their text; reading one takes longer than all else that a request of bytes needs."""
 _MOST_HEADS: Final = 256
 _LONGEST_HEAD_BYTES: Final = 1_024
+_FORM_OF_OUTPUT: Final = OF_OUTPUT | {"binary_data"}
 _NO_BLOBS: Final = Blobs(b"", 0)
 """For a body that is JSON altogether; nothing can be taken of it, so that all share it."""
 
@@ -118,23 +126,42 @@ def decode_request(
 def _known_head(text: bytes, limits: WireLimits) -> _Head:
     """Read the JSON before bytes, which a client repeats to the letter with each request.
 
-    What holds values of a caller is not kept.
+    What holds anything of one caller is not kept: no other request would have it, and one of a kind
+    with each request would push out what all others repeat.
     """
     if limits is not DEFAULT_LIMITS:
         return _read_head(text, limits)
     head = HEADS.get(text)
     if head is None:
-        head = _read_head(text, limits)
-        if not head.id and all(tensor.data is msgspec.UNSET for tensor in head.tensors):
+        wire = _wire(text, limits)
+        head = _head(wire, text, limits)
+        if len(text) <= _LONGEST_HEAD_BYTES and _is_common(wire):
             if len(HEADS) >= _MOST_HEADS:
                 HEADS.clear()
-            if len(text) <= _LONGEST_HEAD_BYTES:
-                HEADS[text] = head
+            HEADS[text] = head
     return head
 
 
+def _is_common(wire: _Request) -> bool:
+    """Whether it says the form of a request and nothing else."""
+    return (
+        not wire.id
+        and set(wire.parameters or ()) <= {"binary_data_output"}
+        and all(tensor.data is msgspec.UNSET for tensor in wire.inputs)
+        and all(set(tensor.parameters or ()) <= OF_INPUT for tensor in wire.inputs)
+        and all(set(output.parameters or ()) <= _FORM_OF_OUTPUT for output in wire.outputs or ())
+    )
+
+
 def _read_head(text: bytes, limits: WireLimits) -> _Head:
-    wire = parse(text, _DECODER, expected="The request is not as the protocol says", limits=limits)
+    return _head(_wire(text, limits), text, limits)
+
+
+def _wire(text: bytes, limits: WireLimits) -> _Request:
+    return parse(text, _DECODER, expected="The request is not as the protocol says", limits=limits)
+
+
+def _head(wire: _Request, text: bytes, limits: WireLimits) -> _Head:
     parameters = wire.parameters or _NOTHING
     check_parameters(parameters)
     binary = flag(parameters, "binary_data_output", default=False)
