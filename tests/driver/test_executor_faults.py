@@ -203,6 +203,20 @@ async def test_an_executor_that_comes_when_the_driver_is_closed_is_nobodys_busin
     assert driver.statistics().executors_usable == 0
 
 
+@pytest.mark.parametrize("closes_at_s", [1, 20])
+async def test_closing_does_not_wait_for_an_executor_that_may_never_come(closes_at_s: int) -> None:
+    backend, driver = await fake_warmed_up(can_terminate=False, replacing_fails=1_000)
+    backend.took_s = FOREVER_S
+    hung = send(driver, within_ms=60_000)
+    record = driver.submit(numbers(1), rows=1, deadline_at_ns=Nanoseconds(0), sheddable=False)
+    await asyncio.sleep(closes_at_s)
+    async with asyncio.timeout(6):  # until the call that hangs is given up
+        await driver.aclose()
+    assert isinstance(await hung, Failed)
+    assert code(await record) == "backend_unavailable"
+    assert driver.statistics().unaccounted == 0
+
+
 async def test_one_of_two_executors_hangs_and_the_other_one_goes_on() -> None:
     backend, driver = await fake_warmed_up(
         can_terminate=False, executors=2, replacing_takes_s=1_000.0

@@ -19,6 +19,7 @@ from tidegate_realtime.core.commands import (
     Command,
     Expire,
     Fail,
+    Forget,
     GiveUp,
     Reject,
     StartBatch,
@@ -77,6 +78,8 @@ class Driven:
                     self.lost += 1
                 case WakeAt():
                     self.wake_at_ns = command.at_ns
+                case Forget():
+                    assert command.probe.state not in LIVE
                 case _:
                     self.obey_end(command)
 

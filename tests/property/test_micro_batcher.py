@@ -15,6 +15,7 @@ from tidegate_realtime.core.commands import (
     Command,
     Expire,
     Fail,
+    Forget,
     GiveUp,
     Reject,
     StartBatch,
@@ -65,8 +66,8 @@ class AnyInterleaving(RuleBasedStateMachine):
                 case WakeAt():
                     assert command.at_ns != self.wake_at, "asked for again"
                     self.wake_at = command.at_ns
-                case Terminate() | GiveUp():
-                    pass  # this backend cannot end a call early, and none of its calls hangs
+                case Terminate() | GiveUp() | Forget():
+                    pass  # this backend cannot end a call early, none hangs, nothing is kept
 
     def look_at_batch(self, batch: Batch) -> None:
         self.batches.append(batch)

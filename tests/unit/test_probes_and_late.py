@@ -1,7 +1,8 @@
 """What runs although it was refused, and what runs although it is late."""
 
+from tidegate.errors import BackendError
 from tidegate.units import NS_PER_MS, Nanoseconds, ms_to_ns
-from tidegate_realtime.core.commands import Batch, Command, Reject, StartBatch
+from tidegate_realtime.core.commands import Batch, Command, Forget, Reject, StartBatch
 from tidegate_realtime.core.latency_model import LatencyModel
 from tidegate_realtime.core.limits import BatchLimits
 from tidegate_realtime.core.micro_batcher import MicroBatcher
@@ -68,6 +69,65 @@ def test_the_statistics_of_late_ones_name_the_earliest_deadline_all_the_same() -
     queue = core.statistics().queue
     assert queue.earliest_deadline_at_ns == ms_to_ns(1)
     assert queue.waiting_since_ns == 0
+
+
+def refused_of(commands: list[Command]) -> Reject:
+    (reject,) = [command for command in commands if isinstance(command, Reject)]
+    return reject
+
+
+def test_nobody_is_tried_whose_deadline_has_passed() -> None:
+    core, now = build(), ms_to_ns(10)
+    late = Request(1, (), NOW, ms_to_ns(5))
+    commands = core.on_arrival(late, now)
+    assert (refused_of(commands).code, refused_of(commands).probe) == ("deadline_unreachable", None)
+    assert not [command for command in commands if isinstance(command, StartBatch)]
+    assert (core.statistics().probes, core.statistics().rejected) == (0, 1)
+
+
+def test_an_idle_model_tries_whom_it_refuses_the_more_rarely_the_more_often_it_was_right() -> None:
+    core, now = build(), NOW
+    tried_ms: list[int] = []
+    while now < ms_to_ns(1_000):
+        commands = core.on_arrival(Request(1, (), now, Nanoseconds(now + 10)), now)
+        if refused_of(commands).probe is not None:
+            tried_ms.append(now // NS_PER_MS)
+            core.on_batch_end(started(commands), Nanoseconds(now + 10 * NS_PER_MS))
+        now = Nanoseconds(now + 10 * NS_PER_MS)
+    assert tried_ms == [0, 30, 80, 170, 340, 670]  # 10 ms each, and 20, 40, 80, … between
+    assert core.statistics().rejected + core.statistics().probes == 100
+
+
+def test_who_has_waited_for_the_last_executor_is_refused_when_the_server_shuts_down() -> None:
+    core = build()
+    running = started(core.on_arrival(Request(1, (), NOW, ms_to_ns(60_000)), NOW))
+    waiting = record(0, newest_first=True)
+    core.on_arrival(waiting, NOW)
+    core.on_tick(running.hangs_at_ns)
+    assert waiting.state is State.WAITING  # another executor may come
+    commands = core.on_drain(running.hangs_at_ns)
+    assert refused_of(commands).request is waiting
+    assert refused_of(commands).code == "backend_unavailable"
+    statistics = core.statistics()
+    assert (statistics.failed, statistics.rejected, statistics.unaccounted) == (1, 1, 0)
+    assert (statistics.queue.rows, statistics.waiting, statistics.running) == (0, 0, 0)
+
+
+def test_a_probe_is_forgotten_once_however_it_ends() -> None:
+    core = build()
+    large = Request(6, (), NOW, ms_to_ns(100))
+    batch = started(core.on_arrival(large, NOW))
+    core.on_batch_end(batch, ms_to_ns(7))
+    commands = core.on_arrival(Request(9, (), ms_to_ns(8), ms_to_ns(10)), ms_to_ns(8))
+    probe = refused_of(commands).probe
+    assert probe is not None
+    forgotten, now, batches = [], ms_to_ns(9), [started(commands)]
+    while batches:  # it fails, and so do its halves
+        commands = core.on_batch_failed(batches.pop(), BackendError("no"), now)
+        batches += [each.batch for each in commands if isinstance(each, StartBatch)]
+        forgotten += [each.probe for each in commands if isinstance(each, Forget)]
+        now = Nanoseconds(now + NS_PER_MS)
+    assert forgotten == [probe]
 
 
 def test_a_probe_has_no_more_rows_than_a_batch_and_then_judges_no_refusal() -> None:

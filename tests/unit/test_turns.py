@@ -176,11 +176,11 @@ def test_slow_probes_become_rare_and_a_quick_one_makes_them_frequent_again() -> 
     assert core.seat is not None
     now = NOW
     for pause in (2, 4, 8):
-        core.seat.on_probe(ms_to_ns(10), now, was_quick=False)
-        assert not core.seat.may_probe(Nanoseconds(now + ms_to_ns(10 * pause) - 1))
-        now = Nanoseconds(now + ms_to_ns(10 * pause))
+        core.seat.on_probe(request_at(now), ms_to_ns(100), now)
+        assert not core.seat.may_probe(Nanoseconds(now + ms_to_ns(100 * pause) - 1))
+        now = Nanoseconds(now + ms_to_ns(100 * pause))
         assert core.seat.may_probe(now)
-    core.seat.on_probe(ms_to_ns(10), now, was_quick=True)
+    core.seat.on_probe(request_at(now), ms_to_ns(10), now)
     assert core.seat.may_probe(Nanoseconds(now + ms_to_ns(10)))
 
 
@@ -188,5 +188,5 @@ def test_where_nobody_needs_the_executors_probes_are_as_frequent_as_for_one_mode
     turns = Turns(1)
     core = build(turns)
     assert core.seat is not None
-    core.seat.on_probe(ms_to_ns(10), NOW, was_quick=False)
+    core.seat.on_probe(request_at(NOW), ms_to_ns(100), NOW)
     assert core.seat.may_probe(NOW)

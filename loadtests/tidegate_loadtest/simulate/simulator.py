@@ -20,8 +20,10 @@ from tidegate_realtime.core.commands import (
     Answer,
     Batch,
     Command,
+    Ending,
     Expire,
     Fail,
+    Forget,
     GiveUp,
     Reject,
     StartBatch,
@@ -152,7 +154,7 @@ class Simulator:
         scheduled_at_ns = self._heap[0][0] if self._heap else NEVER
         self._next_at_ns = min(scheduled_at_ns, self._timer_at_ns)
 
-    def _note(self, command: Reject | Expire | Fail | Terminate | GiveUp, now_ns: int) -> None:
+    def _note(self, command: Ending | Terminate | GiveUp, now_ns: int) -> None:
         if isinstance(command, Reject):
             self.recording.reject(command)
         elif isinstance(command, Expire):
@@ -163,8 +165,8 @@ class Simulator:
             self._given_up.add(command.batch)
             self.recording.give_up(command)
             self._schedule(Replacement(), now_ns)
-        elif isinstance(command, Terminate):
-            pass  # these executors cannot, and run every call to its end
+        elif isinstance(command, Terminate | Forget):
+            pass  # these executors cannot, and run every call to its end; no inputs are kept
         else:
             assert_never(command)
 

@@ -80,6 +80,16 @@ class Bisection:
         """Learn that a batch was ended because nobody wanted it, which says nothing of any row."""
         return [] if batch.family is None else _end_part(batch.family)
 
+    def give_up(self, error: BackendError) -> list[Verdict]:
+        """Let no part run any more, because there is nothing to run it."""
+        verdicts: list[Verdict] = []
+        parts, self.waiting = self.waiting, []
+        for batch in parts:
+            assert batch.family is not None
+            verdicts.append(Verdict(still_wanted(batch.pieces), error))
+            verdicts += _end_part(batch.family)
+        return verdicts
+
     def take(self) -> tuple[Batch | None, list[Verdict]]:
         """Remove the part to run next; ``None`` if nobody wants any more."""
         verdicts: list[Verdict] = []

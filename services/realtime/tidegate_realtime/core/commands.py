@@ -91,7 +91,7 @@ class Fail:
 
 @dataclass(slots=True, eq=False)
 class Reject:
-    """Refuse a request that has just arrived."""
+    """Refuse a request that has just arrived, or that nothing will run."""
 
     request: Request
     code: RefusalCode
@@ -135,6 +135,13 @@ class GiveUp:
 
 
 @dataclass(slots=True, eq=False)
+class Forget:
+    """This probe has ended: nobody needs its inputs any more."""
+
+    probe: Request
+
+
+@dataclass(slots=True, eq=False)
 class WakeAt:
     """Call ``on_tick`` at this instant, and at none that was named before."""
 
@@ -142,4 +149,5 @@ class WakeAt:
     """The earliest instant at which something is due; ``None``: there is nothing to wake for."""
 
 
-Command: TypeAlias = StartBatch | Answer | Fail | Reject | Expire | Terminate | GiveUp | WakeAt
+Ending: TypeAlias = Fail | Reject | Expire | Forget
+Command: TypeAlias = StartBatch | Answer | Ending | Terminate | GiveUp | WakeAt

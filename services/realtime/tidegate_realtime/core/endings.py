@@ -5,10 +5,11 @@ Who ends leaves the queue with all his rows, and the plan of admission no longer
 
 from collections.abc import Iterable
 
+from tidegate.errors import BackendError
 from tidegate.units import Nanoseconds
 from tidegate_realtime.core.admission import Admission, Refusal
-from tidegate_realtime.core.bisection import Verdict, still_wanted
-from tidegate_realtime.core.commands import Batch, Command, Expire, Fail, Reject
+from tidegate_realtime.core.bisection import Bisection, Verdict, still_wanted
+from tidegate_realtime.core.commands import Batch, Command, Expire, Fail, Forget, Piece, Reject
 from tidegate_realtime.core.lanes import Lanes
 from tidegate_realtime.core.ledger import Ledger
 from tidegate_realtime.core.pace import Pace
@@ -67,12 +68,14 @@ class Endings:
         rows_ahead = lanes.rows
         ledger.move(request, Event.REFUSED)
         probe = None
-        if refusal.code == "deadline_unreachable":
+        hopeless_ns = now_ns + self._pace.overhead_ns
+        if refusal.code == "deadline_unreachable" and request.deadline_at_ns > hopeless_ns:
             probe = self._probes.stand_in(
                 request,
                 cap_rows=self._pace.cap_rows,
                 accepted=ledger.accepted,
                 is_idle=is_idle and not rows_ahead,
+                now_ns=now_ns,
             )
         if probe is None:
             ledger.rejected_by_code[refusal.code] += 1
@@ -116,13 +119,36 @@ class Endings:
         for request in failed:
             self._ledger.move(request, Event.BACKEND_FAILED)
             self._lanes.discard(request)
+            if request.is_probe:
+                commands.append(Forget(request))
         self._admission.forget()
         failed = [request for request in failed if not request.is_probe]
         if failed:
             self._ledger.poison_rows += verdict.poison_row is not None
             commands.append(Fail(failed, verdict.error, verdict.poison_row))
 
-    def complete(self, batch: Batch, now_ns: Nanoseconds) -> None:
+    def abandon(self, bisection: Bisection, commands: list[Command]) -> None:
+        """End whatever would wait for ever, because nothing is left that could run it.
+
+        Those who may be shed keep what is left of their time: another executor may come.
+        """
+        error = BackendError("the last executor of the model is gone, and the server shuts down")
+        for verdict in bisection.give_up(error):
+            self.fail(verdict, commands)
+        for request in [each for each in self._lanes.in_order() if not each.sheddable]:
+            if request.state is RUNNING:
+                self.fail(Verdict([Piece(request, 0, request.waiting_rows)], error), commands)
+            elif request.is_probe:
+                self.cancel(request)
+                commands.append(Forget(request))
+            else:
+                self._lanes.discard(request)
+                self._ledger.move(request, Event.REFUSED)
+                self._ledger.rejected_by_code["backend_unavailable"] += 1
+                refusal = Refusal("backend_unavailable")
+                commands.append(_reject(request, refusal, self._lanes.rows, None))
+
+    def complete(self, batch: Batch, now_ns: Nanoseconds, commands: list[Command]) -> None:
         """Count the answered rows of a batch, and end whoever has no others."""
         ended = 0
         for piece in batch.pieces:
@@ -137,14 +163,15 @@ class Endings:
                         if predicted_at_ns is not None:
                             self._ledger.forecasts.on_answered(request, predicted_at_ns, now_ns)
                     else:
-                        self._end_late(request, now_ns)
+                        self._end_late(request, now_ns, commands)
         self._ledger.end(ended)
 
-    def _end_late(self, request: Request, now_ns: Nanoseconds) -> None:
+    def _end_late(self, request: Request, now_ns: Nanoseconds, commands: list[Command]) -> None:
         """End a request that could not be shed."""
         if request.is_probe:
             self._ledger.move(request, Event.CALLER_LEFT)  # who had his refusal long ago
             self._probes.on_answered(request, now_ns)
+            commands.append(Forget(request))
         else:
             self._ledger.move(request, Event.BATCH_ENDED)
             self._ledger.late += now_ns > request.deadline_at_ns

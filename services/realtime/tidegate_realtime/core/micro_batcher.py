@@ -169,7 +169,7 @@ class MicroBatcher:
         """
         commands = self._expire_due(now_ns)
         self._release(batch, now_ns)
-        self._endings.complete(batch, now_ns)
+        self._endings.complete(batch, now_ns, commands)
         self.pace.learn(batch.rows, took_ns or now_ns - batch.started_at_ns, now_ns)
         for verdict in self._bisection.on_ended(batch):
             self._endings.fail(verdict, commands)
@@ -215,6 +215,8 @@ class MicroBatcher:
         commands = self._expire_due(now_ns)
         for batch in self._executors.hung(now_ns):
             self._give_up(batch, now_ns, commands)
+        if self._formation.is_draining and self._executors.usable <= 0:
+            self._endings.abandon(self._bisection, commands)
         self._dispatch(now_ns, commands)
         self._wake(commands)
         return commands
@@ -227,11 +229,8 @@ class MicroBatcher:
                 that was given up has left already.
             now_ns: When.
         """
-        commands = self._expire_due(now_ns)
         self._change_executors(by)
-        self._dispatch(now_ns, commands)
-        self._wake(commands)
-        return commands
+        return self.on_tick(now_ns)
 
     def on_drain(self, now_ns: Nanoseconds) -> list[Command]:
         """Refuse whatever arrives from now on; what was admitted goes on."""
@@ -319,13 +318,13 @@ class MicroBatcher:
     def _release(self, batch: Batch, now_ns: Nanoseconds) -> None:
         self._executors.release(batch)
         self._admission.forget()
+        ran_ns, first = now_ns - batch.started_at_ns, batch.pieces[0].request
         if self.seat is not None:
-            ran_ns = now_ns - batch.started_at_ns
             self.seat.end(ran_ns, now_ns)
-            first = batch.pieces[0].request
-            if first.is_probe:
-                allowed_ns = first.deadline_at_ns - first.arrived_at_ns
-                self.seat.on_probe(ran_ns, now_ns, was_quick=ran_ns < allowed_ns)
+        if first.is_probe:
+            self._endings.probes.on_ran(first, ran_ns, now_ns)
+            if self.seat is not None:
+                self.seat.on_probe(first, ran_ns, now_ns)
 
     def _change_executors(self, by: int) -> None:
         self._executors.change(by)

@@ -6,8 +6,9 @@ and runs until the batch with its last rows has ended; a request larger than the
 pieces, so that one that runs may still have rows in the queue. It ends in exactly one of five
 ways, and what happens to its rows afterwards changes nothing: rows of a caller who left, or whose
 deadline passed, are computed with their batch and dropped. Rows that wait cannot fail, because no
-backend has seen them. A call whose rows all were left so is terminated, where the backend can. The
-diagram is in ``docs/request-states.md``.
+backend has seen them; where the last executor is lost while the server shuts down, and they could
+wait for ever, they are refused after all. A call whose rows all were left so is terminated, where
+the backend can. The diagram is in ``docs/request-states.md``.
 """
 
 from collections.abc import Hashable
@@ -63,6 +64,7 @@ TABLE: Final = {
     (State.WAITING, Event.BATCH_STARTED): State.RUNNING,
     (State.WAITING, Event.DEADLINE_PASSED): State.EXPIRED,
     (State.WAITING, Event.CALLER_LEFT): State.CANCELLED,
+    (State.WAITING, Event.REFUSED): State.REJECTED,  # nothing is left that could run it
     (State.RUNNING, Event.BATCH_ENDED): State.ANSWERED,
     (State.RUNNING, Event.CALLER_LEFT): State.CANCELLED,  # its rows are computed and dropped
     (State.RUNNING, Event.DEADLINE_PASSED): State.EXPIRED,  # likewise; its 504 comes in time

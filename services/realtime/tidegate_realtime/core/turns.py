@@ -20,6 +20,8 @@ from typing import Final, Protocol
 
 from tidegate.units import NS_PER_MS, NS_PER_SECOND, Nanoseconds
 from tidegate_realtime.core.plan import Free
+from tidegate_realtime.core.probes import Pauses
+from tidegate_realtime.core.request import Request
 
 LEAD_NS: Final = 100 * NS_PER_MS
 """Executor time. A stretch of several batches of most models, in which urgency decides freely; and
@@ -28,12 +30,6 @@ longer than this, each model gets one in turn."""
 
 FADES_NS: Final = NS_PER_SECOND
 """What was used a second ago counts a third."""
-
-RAREST_PROBE: Final = 64
-"""Durations of a probe that lie between it and the next one of the same model at most, where others
-need the executors too. A model that believes to be too slow for everybody, because it was stopped
-once, learns by nothing else that it is not, however busy the others are: after a quick probe the
-next one may follow soon, and after each that was not twice as much time passes."""
 
 
 class Contender(Protocol):
@@ -131,8 +127,7 @@ class Seat:
     """One model among those that share executors."""
 
     __slots__ = (
-        "_probe_at_ns",
-        "_probe_pause",
+        "_pauses",
         "_recent_at_ns",
         "_recent_ns",
         "_running",
@@ -155,8 +150,7 @@ class Seat:
         """The sum of when its calls that run were started."""
         self._recent_ns = 0.0
         self._recent_at_ns = 0
-        self._probe_at_ns = 0
-        self._probe_pause = 1
+        self._pauses = Pauses()
 
     def recent_ns(self, now_ns: Nanoseconds) -> float:
         """Return the executor time of late, which fades away over a second."""
@@ -176,20 +170,16 @@ class Seat:
         turns = self.turns
         if turns.within is not None and not turns.within.may_probe(now_ns):
             return False
-        return not turns.is_scarce or now_ns >= self._probe_at_ns
+        return not turns.is_scarce or self._pauses.is_over(now_ns)
 
-    def on_probe(self, ran_ns: int, now_ns: Nanoseconds, *, was_quick: bool) -> None:
-        """Take note that a probe has ended.
+    def on_probe(self, probe: Request, ran_ns: int, now_ns: Nanoseconds) -> None:
+        """Take note that a call with a probe has ended; see ``probes.Pauses``.
 
-        Args:
-            ran_ns: How long its call took.
-            now_ns: When it ended.
-            was_quick: Whether that is less than the refused request has allowed.
+        However busy the other models are, this one may learn by nothing else.
         """
-        self._probe_pause = 1 if was_quick else min(2 * self._probe_pause, RAREST_PROBE)
-        self._probe_at_ns = now_ns + self._probe_pause * ran_ns
+        self._pauses.on_ran(probe, ran_ns, now_ns)
         if self.turns.within is not None:
-            self.turns.within.on_probe(ran_ns, now_ns, was_quick=was_quick)
+            self.turns.within.on_probe(probe, ran_ns, now_ns)
 
     def start(self, now_ns: Nanoseconds) -> None:
         """Take an executor."""

@@ -20,8 +20,10 @@ from tidegate_realtime.core.commands import (
     Answer,
     Batch,
     Command,
+    Ending,
     Expire,
     Fail,
+    Forget,
     GiveUp,
     Reject,
     StartBatch,
@@ -321,7 +323,7 @@ class BatchDriver:
                     self._tickets.answer(command.batch, self._outputs.pop(command.batch), now_ns)
                 case WakeAt():
                     self._alarm.set(command.at_ns, now_ns)
-                case Expire() | Fail() | Reject():
+                case Expire() | Fail() | Reject() | Forget():
                     self._end(command, now_ns)
                 case Terminate() | GiveUp():
                     self._end_early(command)
@@ -333,7 +335,7 @@ class BatchDriver:
     def _dispatch(self, now_ns: Nanoseconds) -> None:
         self._obey(self._batcher.on_tick(now_ns), now_ns)
 
-    def _end(self, command: Expire | Fail | Reject, now_ns: Nanoseconds) -> None:
+    def _end(self, command: Ending, now_ns: Nanoseconds) -> None:
         match command:
             case Expire():
                 self._tickets.settle(command.request, Expired.of(command.request, now_ns))
@@ -343,13 +345,14 @@ class BatchDriver:
                     self._tickets.settle(request, outcome)
             case Reject():
                 self._reject(command)
+            case Forget():
+                self._tickets.forget_probe(command.probe)
 
     def _end_early(self, command: Terminate | GiveUp) -> None:
         if isinstance(command, Terminate):
             self._calls.terminate(command.batch)
         else:
             self._calls.give_up(command)
-            self._tickets.forget_probes(command.batch)
 
     def _reject(self, reject: Reject) -> None:
         if reject.probe is not None:
@@ -383,7 +386,6 @@ class BatchDriver:
             took_ns = ended_at_ns - batch.started_at_ns
             commands = self._batcher.on_batch_end(batch, now_ns, took_ns=took_ns)
         self._obey(commands, now_ns)
-        self._tickets.forget_probes(batch)
 
     def on_executor(self) -> None:
         """Use an executor that has replaced one which hung; told by ``runtime.calls``."""

@@ -2,7 +2,6 @@
 
 import asyncio
 from operator import itemgetter
-from typing import Final
 
 from tidegate.inference.arrays import Tensors
 from tidegate.units import Nanoseconds
@@ -11,8 +10,6 @@ from tidegate_realtime.core.request import Request, State
 from tidegate_realtime.runtime.arrays import cut, gather
 from tidegate_realtime.runtime.outcomes import Answered, Outcome, time_spent
 from tidegate_realtime.runtime.ticket import Ticket
-
-_LIVE: Final = frozenset({State.WAITING, State.RUNNING})
 
 
 class Tickets:
@@ -55,11 +52,9 @@ class Tickets:
         """Let a probe have the first rows of whom it stands in for, who is about to end."""
         self._probes[probe] = cut(self._open[refused].inputs, 0, probe.rows)
 
-    def forget_probes(self, batch: Batch) -> None:
-        """Let go of the inputs of probes that have ended."""
-        for piece in batch.pieces if self._probes else ():
-            if piece.request.state not in _LIVE:
-                self._probes.pop(piece.request, None)
+    def forget_probe(self, probe: Request) -> None:
+        """Let go of the inputs of a probe that has ended."""
+        del self._probes[probe]
 
     def rows_of(self, piece: Piece) -> Tensors:
         """Return the inputs of a piece, as views."""
