@@ -98,8 +98,8 @@ async def test_every_request_is_counted_once_whatever_its_length_and_end() -> No
         tickets = [send(driver, length) for length in (16, 256, 64, 100, 16, 300) for _ in range(8)]
         tickets += [send(driver, length, sheddable=False) for length in LENGTHS]
         for ticket in tickets[::5]:
-            driver.cancel(ticket)
-            driver.cancel(ticket)
+            ticket.cancel()
+            ticket.cancel()
         outcomes = await outcomes_of(*tickets)
         statistics = driver.statistics()
         kinds = [type(outcome) for outcome in outcomes]
@@ -123,7 +123,7 @@ async def test_callers_of_all_lengths_who_leave_at_any_moment_are_counted_once()
                 driver, dice.choice((16, 16, 30, 64, 256)), rows=rows, within_ms=within_ms
             )
             if dice.random() < 0.3:
-                asyncio.get_running_loop().call_later(dice.random() * 0.2, driver.cancel, ticket)
+                asyncio.get_running_loop().call_later(dice.random() * 0.2, ticket.cancel)
             return await outcome_of(ticket)
 
         asked = []
@@ -243,6 +243,11 @@ async def test_a_call_that_hangs_is_replaced_and_texts_of_every_length_are_answe
         assert isinstance(refused, Rejected)
         await asyncio.sleep(1.5)
         assert not driver.is_available
+        for length in LENGTHS:
+            refused = await outcome_of(send(driver, length, within_ms=60_000))
+            assert isinstance(refused, Rejected)  # and not run where there is nobody
+            assert refused.code == "backend_unavailable"
+        assert driver.statistics().executors_usable == 0
         await asyncio.sleep(1.5)
         assert driver.is_available
         assert not isinstance(await outcome_of(lost), Answered)

@@ -23,7 +23,7 @@ def statistics() -> list[BatcherStatistics]:
 
 
 def test_counts_are_added_by_their_names_and_the_total_accounts_for_each() -> None:
-    total = summed(statistics(), executors=2)
+    total = summed(statistics())
     assert (total.arrived, total.arrived_rows) == (7, 4 + 12)
     assert (total.running, total.waiting, total.batches_running) == (4, 3, 4)
     assert total.batches_by_rows == {1: 2, 4: 2}
@@ -32,23 +32,22 @@ def test_counts_are_added_by_their_names_and_the_total_accounts_for_each() -> No
 
 
 def test_what_waits_longest_is_that_of_all() -> None:
-    total = summed(statistics(), executors=2)
+    total = summed(statistics())
     assert total.queue.waiting_since_ns == 3
     assert total.queue.earliest_deadline_at_ns == 10**9 + 3
     assert total.queue.waiting_since_by_class == (None, 3, None, None)
     assert total.queue.rows_by_class == (0, 6, 0, 0)
     idle = batcher().statistics()
-    assert summed([idle, idle], executors=2).queue.waiting_since_ns is None
+    assert summed([idle, idle]).queue.waiting_since_ns is None
 
 
-def test_executors_are_shared_and_those_that_are_missing_are_not() -> None:
+def test_executors_are_shared_and_not_added() -> None:
     first, second = statistics()
-    assert summed([first, second], executors=2).executors_usable == 2
-    assert summed([replace(first, executors_usable=1), second], executors=2).executors_usable == 1
-    gone = replace(first, executors_usable=0)
-    assert summed([gone, replace(second, executors_usable=1)], executors=2).executors_usable == 0
+    assert summed([first, second]).executors_usable == 2
+    gone = [replace(each, executors_usable=0) for each in (first, second)]
+    assert summed(gone).executors_usable == 0
 
 
 def test_one_is_the_same_as_it_was() -> None:
     (alone, _) = statistics()
-    assert summed([alone], executors=2) == alone
+    assert summed([alone]) == alone

@@ -13,17 +13,10 @@ _INSTANTS: Final = frozenset(
 """Of which the earliest counts."""
 
 
-def summed(parts: Sequence[BatcherStatistics], *, executors: int) -> BatcherStatistics:
-    """Add them up.
-
-    Args:
-        parts: At least one.
-        executors: That they share; each part counts those as usable that it did not have to give
-            up.
-    """
+def summed(parts: Sequence[BatcherStatistics]) -> BatcherStatistics:
+    """Add up at least one; the executors are those of one backend, which all of them share."""
     total: BatcherStatistics = _added(parts)
-    missing = sum(executors - part.executors_usable for part in parts)
-    return replace(total, executors_usable=max(0, executors - missing))
+    return replace(total, executors_usable=min(part.executors_usable for part in parts))
 
 
 def _added(parts: Sequence[Any]) -> Any:  # noqa: ANN401 - numbers, and whatever holds some

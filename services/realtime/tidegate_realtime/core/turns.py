@@ -99,6 +99,11 @@ class Turns:
         self.seats.remove(seat)
         self._compare()
 
+    def change(self, by: int) -> None:
+        """Take note that executors have come, or left; what those run that left, has ended."""
+        self.executors += by
+        self.idle += by
+
     def next_seat(self, now_ns: Nanoseconds) -> "Seat | None":
         """Return who shall dispatch now; ``None``: no executor is idle, or nobody has a batch."""
         self.is_open = False

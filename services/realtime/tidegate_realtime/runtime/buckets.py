@@ -66,12 +66,11 @@ class BucketedDriver:
         """The lengths of each driver's rows, before they are padded."""
         self.parts: Final = tuple(build(f"{name} with {each} tokens") for each in self.ranges)
         """The driver of each length."""
-        self._executors = executors
         self._shared: SharedExecutors | None = None
         # All have one objective, so that urgency tells little. With a lead, long calls go before a
         # short one that came later: simulated with an objective of 100 ms, 30 texts of 67 ms and 30
         # of 5 ms a second, 15 % of the short ones that were accepted came too late. Without: 0.
-        self._turns = SharedExecutors(executors, lead_ns=0)
+        self._turns = SharedExecutors(executors, lead_ns=0, is_one_backend=True)
         for part in self.parts:
             part.share(self._turns)
         self._variable = [
@@ -103,7 +102,7 @@ class BucketedDriver:
     @property
     def is_available(self) -> bool:
         """Whether there is an executor at all: not while the only one is being replaced."""
-        return self.statistics().executors_usable > 0
+        return self.parts[0].is_available
 
     @property
     def pace(self) -> Pace:
@@ -175,13 +174,9 @@ class BucketedDriver:
             sheddable=sheddable,
         )
 
-    def cancel(self, ticket: Ticket) -> None:
-        """Note that the caller left; see ``BatchDriver.cancel``."""
-        self.part_for(ticket.inputs).cancel(ticket)
-
     def statistics(self) -> BatcherStatistics:
         """Count the requests of all lengths."""
-        return summed([part.statistics() for part in self.parts], executors=self._executors)
+        return summed([part.statistics() for part in self.parts])
 
     async def drain(self) -> None:
         """Stop admitting, and wait until nothing waits or runs; see ``BatchDriver.drain``."""

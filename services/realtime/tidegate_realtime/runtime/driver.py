@@ -40,6 +40,7 @@ from tidegate_realtime.core.statistics import BatcherStatistics
 from tidegate_realtime.runtime.alarm import Alarm
 from tidegate_realtime.runtime.arrays import UnusableBatchError, gather, wrong_rows
 from tidegate_realtime.runtime.calls import Calls
+from tidegate_realtime.runtime.one_part import OnePart
 from tidegate_realtime.runtime.outcomes import Cancelled, Expired, Failed, Rejected
 from tidegate_realtime.runtime.ports import Backend, BatchResult
 from tidegate_realtime.runtime.promise import Promise
@@ -52,7 +53,7 @@ from tidegate_realtime.runtime.warm_up import at_length, teach, warm_up
 log: Final = get_logger(__name__)
 
 
-class BatchDriver:
+class BatchDriver(OnePart):
     """Micro-batches one model version; every call is made on the event loop's thread.
 
     It lives from its construction on a running loop to ``aclose``, which must be awaited: a
@@ -132,27 +133,13 @@ class BatchDriver:
         """What was learned of execution times; ``None`` without a promise. To be read only."""
         return self._model
 
-    @property
-    def parts(self) -> tuple["BatchDriver"]:
-        """Itself: rows of all lengths are one part; ``runtime.buckets`` has others."""
-        return (self,)
-
-    def part_for(self, inputs: Tensors) -> "BatchDriver":
-        """Return itself, whatever the rows are."""
-        del inputs
-        return self
-
-    @property
-    def busiest(self) -> "BatchDriver":
-        """Itself, likewise."""
-        return self
-
     def share(self, shared: SharedExecutors) -> None:
         """Run batches only when it is this model's turn; to be called before the first ``submit``.
 
         The warm-up does not wait for its turn. Ends with ``aclose``.
         """
-        shared.join(self._batcher.share(shared.turns), self._dispatch)
+        seat = self._batcher.share(shared.turns)
+        shared.join(seat, self._dispatch, self._change_executors)
         self._shared = shared
 
     async def warm_up(self) -> None:
@@ -326,7 +313,7 @@ class BatchDriver:
                 case Expire() | Fail() | Reject() | Forget():
                     self._end(command, now_ns)
                 case Terminate() | GiveUp():
-                    self._end_early(command)
+                    self._end_early(command, now_ns)
                 case _:
                     assert_never(command)
         if self._shared is not None:
@@ -344,21 +331,20 @@ class BatchDriver:
                 for request in command.requests:
                     self._tickets.settle(request, outcome)
             case Reject():
-                self._reject(command)
+                if command.probe is not None:
+                    self._tickets.keep_probe(command.probe, command.request)
+                rejected = Rejected.of(command, self.limits, model=self.name)
+                self._tickets.settle(command.request, rejected)
             case Forget():
                 self._tickets.forget_probe(command.probe)
 
-    def _end_early(self, command: Terminate | GiveUp) -> None:
+    def _end_early(self, command: Terminate | GiveUp, now_ns: Nanoseconds) -> None:
         if isinstance(command, Terminate):
             self._calls.terminate(command.batch)
         else:
             self._calls.give_up(command)
-
-    def _reject(self, reject: Reject) -> None:
-        if reject.probe is not None:
-            self._tickets.keep_probe(reject.probe, reject.request)
-        outcome = Rejected.of(reject, self.limits, model=self.name)
-        self._tickets.settle(reject.request, outcome)
+            if self._shared is not None:
+                self._shared.tell_others(-1, now_ns, known_to=self._batcher.seat)
 
     def _start(self, batch: Batch) -> None:
         inputs: Tensors | BackendError
@@ -390,7 +376,12 @@ class BatchDriver:
     def on_executor(self) -> None:
         """Use an executor that has replaced one which hung; told by ``runtime.calls``."""
         now_ns = self._clock.now_ns()
-        self._obey(self._batcher.on_executor_change(+1, now_ns), now_ns)
+        if self._shared is not None:
+            self._shared.tell_others(+1, now_ns, known_to=self._batcher.seat)
+        self._change_executors(+1, now_ns)
+
+    def _change_executors(self, by: int, now_ns: Nanoseconds) -> None:
+        self._obey(self._batcher.on_executor_change(by, now_ns), now_ns)
 
     def _ring(self, at_ns: Nanoseconds, now_ns: Nanoseconds) -> None:
         if self._overhead is not None:

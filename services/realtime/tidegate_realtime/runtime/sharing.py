@@ -9,6 +9,8 @@ from tidegate_realtime.core.turns import LEAD_NS, Seat, Turns
 
 Dispatch: TypeAlias = Callable[[Nanoseconds], None]
 """Lets one model start what it can, at an instant."""
+Change: TypeAlias = Callable[[int, Nanoseconds], None]
+"""Tells one model how many executors have come, or below 0 have left, and when."""
 
 
 class SharedExecutors:
@@ -18,21 +20,26 @@ class SharedExecutors:
     that together have more threads than there are cores do not slow each other down at random.
     """
 
-    def __init__(self, executors: int, *, lead_ns: int = LEAD_NS) -> None:
+    def __init__(
+        self, executors: int, *, lead_ns: int = LEAD_NS, is_one_backend: bool = False
+    ) -> None:
         """Let nobody run yet.
 
         Args:
             executors: Batches of all models together that may run at the same time, at least 1.
             lead_ns: As ``Turns`` has it.
+            is_one_backend: Whether they have the same threads too: what one loses, all do.
         """
         self.turns = Turns(executors, lead_ns=lead_ns)
+        self._is_one_backend = is_one_backend
         self._dispatch: dict[Seat, Dispatch] = {}
+        self._change: dict[Seat, Change] = {}
         self._is_passing = False
         self._outer: SharedExecutors | None = None
 
     def nest(self, outer: "SharedExecutors") -> None:
         """Take turns with other models too, all of these as one; see ``core.siblings``."""
-        outer.join(nest(self.turns, within=outer.turns), self._begin)
+        outer.join(nest(self.turns, within=outer.turns), self._begin, _nobody)
         self._outer = outer
 
     def leave_outer(self) -> None:
@@ -40,13 +47,31 @@ class SharedExecutors:
         if self._outer is not None and self.turns.within is not None:
             self._outer.leave(self.turns.within)
 
-    def join(self, seat: Seat, dispatch: Dispatch) -> None:
+    def join(self, seat: Seat, dispatch: Dispatch, change: Change) -> None:
         """Let a model take part: who has a seat in ``turns`` is told here when it is his turn."""
         self._dispatch[seat] = dispatch
+        self._change[seat] = change
+
+    def tell_others(self, by: int, now_ns: Nanoseconds, *, known_to: Seat | None) -> None:
+        """Say that executors of one backend have come or left, to all whose they are too.
+
+        Nobody's turn comes before everybody knows.
+        """
+        if not self._is_one_backend:
+            return
+        was_passing, self._is_passing = self._is_passing, True
+        self.turns.change(by)
+        try:
+            for seat, change in tuple(self._change.items()):
+                if seat is not known_to:
+                    change(by, now_ns)
+        finally:
+            self._is_passing = was_passing
 
     def leave(self, seat: Seat) -> None:
         """Let a model take part no more; it runs nothing. Leaving twice is leaving once."""
         if self._dispatch.pop(seat, None) is not None:
+            del self._change[seat]
             self.turns.leave(seat)
 
     def pass_on(self, now_ns: Nanoseconds) -> None:
@@ -73,3 +98,7 @@ class SharedExecutors:
                 self._dispatch[seat](now_ns)
         finally:
             self._is_passing = False
+
+
+def _nobody(by: int, now_ns: Nanoseconds) -> None:
+    """Tell no part of a model of executors of other ones."""
