@@ -298,6 +298,15 @@ def test_headers_have_a_limit(gateway: Gateway, headers: list[str]) -> None:
     assert status_of(send_raw(gateway, request("GET", "/v2", "X-Fine: " + "a" * 8_000))) == 200
 
 
+@pytest.mark.parametrize("name", ["Authorization", "Tidegate-Deadline-Ms", "X-Request-Id"])
+def test_a_header_that_stands_for_one_value_is_taken_once(gateway: Gateway, name: str) -> None:
+    """One server hears the first of two, another one the last."""
+    answer = send_raw(gateway, request("GET", "/v2", f"{name}: 1", f"{name.lower()}: 2"))
+    assert status_of(answer) == 400
+    assert b'"code":"malformed_request"' in answer
+    assert name.lower().encode() in answer
+
+
 def test_uvicorn_learns_how_large_headers_may_be(gateway: Gateway) -> None:
     """What comes in one piece is counted too; granian has a limit of its own."""
     answer = send_raw(gateway, request("GET", "/v2", "X-Large: " + "a" * 20_000))

@@ -9,9 +9,9 @@ from tidegate_realtime.api.error_map import GRPC_BY_STATUS, STATUS_BY_CODE, STAT
 from tidegate_realtime.api.grpc.lookups import LOOKUPS
 
 PAGE = (ROOT / "docs/grpc.md").read_text(encoding="utf-8")
-OF_HTTP_ALONE = {405, 408, 409, 412, 414, 431}
-"""Of request lines, headers and slow bodies, which the gRPC library reads itself, and of operators,
-who have no gRPC."""
+OF_HTTP_ALONE = {405, 409, 412, 414, 431}
+"""Of request lines and headers, which the gRPC library reads itself, and of operators, who have no
+gRPC."""
 
 
 def test_every_status_has_a_twin_that_exists() -> None:

@@ -34,7 +34,7 @@ class AsgiExchange(Exchange):
         self._watcher: asyncio.Task[None] | None = None
 
     def header(self, name: str) -> str | None:
-        """Return a header; of a repeated one the last."""
+        """Return a header; of a repeated one the last (see ``check_single``)."""
         value = self._headers.get(name.encode())
         return None if value is None else value.decode("latin-1")
 

@@ -4,7 +4,7 @@ from tidegate.errors import TidegateError
 from tidegate_realtime.api.bug_log import BugLog
 from tidegate_realtime.api.errors import MethodNotAllowedError, RouteNotFoundError
 from tidegate_realtime.api.exchange import Exchange
-from tidegate_realtime.api.guards import check_host, check_path
+from tidegate_realtime.api.guards import check_host, check_path, check_single
 from tidegate_realtime.api.lookups import Lookups
 from tidegate_realtime.api.metrics import GatewayMetrics
 from tidegate_realtime.api.policy import Policy
@@ -45,6 +45,7 @@ class Endpoint:
         try:
             if self._policy.hosts:
                 check_host(", ".join(exchange.header_values("host")), self._policy.hosts)
+            check_single(exchange.times)
             route = _route(exchange)
             if route.action in FORMS:
                 return await self._predictor.answer(exchange, route)

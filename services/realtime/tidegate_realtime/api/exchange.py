@@ -67,6 +67,10 @@ class Exchange:
         """Return every value of a header by its lower-case name, one for each time it came."""
         raise NotImplementedError
 
+    def times(self, name: str) -> int:
+        """Return how often a header came."""
+        return len(self.header_values(name))
+
     async def _receive(self, limit_bytes: int) -> bytes:
         """Return the whole body as it comes, and tell ``_take`` of it.
 
@@ -107,6 +111,12 @@ class Exchange:
             self.bodies.take(number_of_bytes)
             self.held_bytes += number_of_bytes
         self.came_bytes += number_of_bytes
+
+    def hand_over(self) -> Callable[[], None]:
+        """Leave it to the caller to give back what is counted for the body, by what is returned."""
+        bodies, held_bytes = self.bodies, self.held_bytes
+        self.held_bytes = 0
+        return lambda: None if bodies is None else bodies.give_back(held_bytes)
 
     def watch(self, tasks: asyncio.TaskGroup) -> None:
         """Begin to learn whether the caller leaves; called once, and only for a slow request."""

@@ -1,7 +1,7 @@
 """What is looked at before a byte of the body is read, and once it is there."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Final
 
 from tidegate.oip.errors import MalformedRequestError
@@ -13,6 +13,7 @@ from tidegate_realtime.api.errors import (
 )
 from tidegate_realtime.api.exchange import Exchange
 from tidegate_realtime.api.inflating import ENCODINGS
+from tidegate_realtime.api.wishes import DEADLINE_HEADER
 
 BODY_LIMIT_BYTES: Final = 64 << 20
 PATH_LIMIT_BYTES: Final = 8 << 10
@@ -21,6 +22,7 @@ HEADER_LIMIT_COUNT: Final = 100
 _LENGTH_DIGITS: Final = 18
 """Of more than 4,300 Python would not make a number at all."""
 _HOST: Final = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:[0-9]{1,5})?", re.IGNORECASE)
+_SINGLE: Final = ("authorization", DEADLINE_HEADER, "x-request-id")
 HEADER_LIMIT_S: Final = 5.0
 """From the first byte of a request to the end of its headers."""
 
@@ -40,6 +42,20 @@ def check_host(host: str | None, names: Collection[str]) -> None:
         raise HostNotAllowedError(
             "The Host of this request is none of this listener's names; address it by one of them."
         )
+
+
+def check_single(count: Callable[[str], int]) -> None:
+    """Refuse a request that says one thing twice: proxies, servers and we might each hear another.
+
+    Args:
+        count: How often a header came, by its lower-case name.
+
+    Raises:
+        MalformedRequestError: One that stands for a single value came more than once.
+    """
+    for name in _SINGLE:
+        if count(name) > 1:
+            raise MalformedRequestError(f"The header {name!r} is there more than once; send one.")
 
 
 def check_path(path: str) -> None:

@@ -1,5 +1,6 @@
 """One call as its handler sees it: what it says of itself, and how it is refused."""
 
+import asyncio
 from typing import Any, Final, TypeAlias, TypeVar
 
 import grpc
@@ -10,7 +11,12 @@ from tidegate.ids import InvalidIdError, parse_alias, parse_model_name, parse_ve
 from tidegate.oip.errors import MalformedRequestError
 from tidegate.units import NS_PER_SECOND, Nanoseconds, ns_to_ms
 from tidegate_realtime.api.error_map import GRPC_BY_STATUS
-from tidegate_realtime.api.errors import ModelNotServedError, VersionNotServedError
+from tidegate_realtime.api.errors import (
+    ModelNotServedError,
+    UploadTooSlowError,
+    VersionNotServedError,
+)
+from tidegate_realtime.api.guards import check_single
 from tidegate_realtime.api.replies import Problem
 from tidegate_realtime.api.wishes import DEADLINE_HEADER, Deadline, header_deadline
 
@@ -28,19 +34,49 @@ failure of the library instead of a longer refusal."""
 class Call:
     """What came besides the message."""
 
-    __slots__ = ("_context", "_metadata", "began_at_ns")
+    __slots__ = ("_context", "_left_s", "_metadata", "_names", "began_at_ns")
 
     def __init__(self, context: Context, *, began_at_ns: Nanoseconds) -> None:
+        metadata = tuple(context.invocation_metadata() or ())
         self._context = context
-        self._metadata = dict(context.invocation_metadata() or ())
+        self._left_s = context.time_remaining()
+        self._metadata = dict(metadata)
+        self._names = [name for name, _ in metadata]
         self.began_at_ns = began_at_ns
-        """When the message was whole: gRPC calls nobody before."""
+        """When its metadata had been read."""
+
+    def check_metadata(self) -> None:
+        """Refuse what could be read in two ways.
+
+        Raises:
+            MalformedRequestError: A header that stands for one value is there twice.
+        """
+        if len(self._names) > len(self._metadata):
+            check_single(self._names.count)
+
+    async def read(self, limit_s: float) -> bytes:
+        """Take the message, of which the library keeps no more than a window before.
+
+        Raises:
+            UploadTooSlowError: It was not whole in time.
+            MalformedRequestError: There is none.
+        """
+        try:
+            async with asyncio.timeout(limit_s):
+                raw = await self._context.read()
+        except TimeoutError:
+            raise UploadTooSlowError(
+                f"The message did not arrive within {limit_s:.0f} s; send it faster, or less of it."
+            ) from None
+        if not isinstance(raw, bytes):  # grpc.aio.EOF
+            raise MalformedRequestError("The call has no message.")
+        return raw
 
     def header(self, name: str) -> str | None:
         """Return what would be a header over HTTP, by its lower-case name.
 
-        ``authorization``, ``tidegate-deadline-ms``, ``x-request-id`` and so on; of a repeated one
-        the last.
+        ``authorization``, ``tidegate-deadline-ms``, ``x-request-id`` and so on; no name of these
+        three is there twice, see ``check_metadata``.
         """
         value = self._metadata.get(name)
         return value if isinstance(value, str) else None
@@ -52,10 +88,9 @@ class Call:
             BadOptionError: The metadata's cannot be meant.
         """
         named = header_deadline(self.header(DEADLINE_HEADER))
-        left_s = self._context.time_remaining()
-        if left_s is None:
+        if self._left_s is None:
             return named
-        left_ns = Nanoseconds(int(left_s * NS_PER_SECOND))
+        left_ns = Nanoseconds(int(self._left_s * NS_PER_SECOND))
         own = Deadline(left_ns, f"The call's deadline leaves {ns_to_ms(left_ns):.3g} ms")
         return own if named is None else min(own, named)
 

@@ -31,13 +31,18 @@ class Lookup:
     fields: Callable[[Fields], Fields] = lambda content: content
     """From the JSON of the route to that of the message."""
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether its message has no fields, so that none need be read."""
+        return not self.request.DESCRIPTOR.fields
+
     def route(self, message: Message) -> Route:
         """Return where the same is asked over HTTP.
 
         Raises:
             ModelNotServedError, VersionNotServedError: It names what cannot exist.
         """
-        if not self.request.DESCRIPTOR.fields:
+        if self.is_empty:
             return Route(self.action)
         fields: Any = message  # all that have any have these two
         if self.of_all is not None and not fields.name:

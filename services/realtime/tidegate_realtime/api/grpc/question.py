@@ -7,6 +7,7 @@ from tidegate.inference.arrays import Tensors
 from tidegate.keys.access import Access, Principal
 from tidegate.oip.protobuf.request import decode_message
 from tidegate.oip.protobuf.response import encode_message
+from tidegate.oip.protobuf.scanning import Glance, check_message, glance
 from tidegate.oip.protobuf.v2_pb2 import ModelInferRequest
 from tidegate.units import Nanoseconds
 from tidegate_realtime.api.asked_outputs import named_outputs
@@ -29,9 +30,10 @@ class GrpcQuestion:
         "_bodies",
         "_call",
         "_held_bytes",
-        "_is_raw",
         "_message",
+        "_raw",
         "_raw_bytes",
+        "_seen",
         "began_at_ns",
         "given_id",
         "model",
@@ -39,21 +41,22 @@ class GrpcQuestion:
     )
 
     def __init__(self, raw: bytes, call: Call, *, access: Access, bodies: HeldBodies) -> None:
-        """Read the message; ``let_go`` of the question in the end.
+        """Look at the message, and make nothing of it; ``let_go`` of the question in the end.
 
         Raises:
             MalformedRequestError: It is none.
             ModelNotServedError, VersionNotServedError: It names what cannot exist.
         """
-        self._message: ModelInferRequest | None = parse(raw, ModelInferRequest)
-        self._is_raw = bool(self._message.raw_input_contents)
+        self._seen: Glance = glance(raw)
+        self._raw: bytes | None = raw
         self._raw_bytes = len(raw)
+        self._message: ModelInferRequest | None = None
         self._held_bytes = 0
         self._call = call
         self._access = access
         self._bodies = bodies
-        self.model = self._message.model_name
-        self.version = check_names(self.model, self._message.model_version)
+        self.model = self._seen.model
+        self.version = check_names(self.model, self._seen.version)
         self.given_id = call.header(REQUEST_ID)
         self.began_at_ns: Nanoseconds = call.began_at_ns
 
@@ -66,13 +69,28 @@ class GrpcQuestion:
         return self._call.deadline()
 
     async def read(self) -> None:
-        """Count the message, which is whole, among all that are held."""
+        """Count the message, which is whole, among all that are held, and only then read it."""
+        raw, self._raw = self._raw, None  # what was read has what it needs of it
+        assert raw is not None, "called once"
         self._bodies.take(self._raw_bytes)
         self._held_bytes = self._raw_bytes
+        check_message(raw, self._seen)
+        self._message = parse(raw, ModelInferRequest)
 
     def let_go(self) -> None:
         """Count it no longer; called once, when the question has ended."""
         self._bodies.give_back(self._held_bytes)
+
+    @property
+    def body_bytes(self) -> int:
+        """Of the message."""
+        return self._held_bytes
+
+    def hand_over(self) -> Callable[[], None]:
+        """Take the message out of what ``let_go`` gives back."""
+        bodies, held_bytes = self._bodies, self._held_bytes
+        self._held_bytes = 0
+        return lambda: bodies.give_back(held_bytes)
 
     def may_wish(self) -> bool:
         """Look into its parameters, which are there already."""
@@ -94,5 +112,5 @@ class GrpcQuestion:
     ) -> bytes:
         """Write the answer, raw if the question was."""
         named = named_outputs(asked.outputs, outputs)
-        tag, is_raw = served.response_tag, self._is_raw
+        tag, is_raw = served.response_tag, self._seen.is_raw
         return encode_message(tag, id=asked.id, outputs=named, is_raw=is_raw)

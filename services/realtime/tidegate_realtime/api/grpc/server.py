@@ -13,11 +13,21 @@ REQUEST_LIMIT_BYTES: Final = 64 << 20
 REPLY_LIMIT_BYTES: Final = 256 << 20
 STREAMS_LIMIT: Final = 1_000
 """Calls at once on one connection; further ones wait at the client."""
+CALLS_LIMIT: Final = 4_096
+"""Calls at once on all connections; the library refuses further ones."""
+IDLE_LIMIT_S: Final = 300
+"""Of a connection without a call; a client connects again by itself."""
+_PING_AFTER_S: Final = 60
+_PING_LIMIT_S: Final = 20
+"""A connection whose other end has gone without a word is closed after both."""
 OPTIONS: Final = (
     ("grpc.max_receive_message_length", REQUEST_LIMIT_BYTES),
     ("grpc.max_send_message_length", REPLY_LIMIT_BYTES),
     ("grpc.max_concurrent_streams", STREAMS_LIMIT),
     ("grpc.server_handshake_timeout_ms", int(HEADER_LIMIT_S * 1000)),
+    ("grpc.max_connection_idle_ms", IDLE_LIMIT_S * 1000),
+    ("grpc.keepalive_time_ms", _PING_AFTER_S * 1000),
+    ("grpc.keepalive_timeout_ms", _PING_LIMIT_S * 1000),
     ("grpc.so_reuseport", 0),  # else a second gateway would take part of the calls, without a word
 )
 
@@ -47,7 +57,9 @@ class GrpcServer:
             SettingError: The port is taken.
         """
         self._drain_limit_s = drain_limit_s
-        self._server = grpc.aio.server(handlers=[service], options=OPTIONS)
+        self._server = grpc.aio.server(
+            handlers=[service], options=OPTIONS, maximum_concurrent_rpcs=CALLS_LIMIT
+        )
         self._stopping = asyncio.Event()
         self._started = asyncio.Event()
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
