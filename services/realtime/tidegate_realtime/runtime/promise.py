@@ -13,6 +13,10 @@ WARM_UP_NS: Final = Nanoseconds(NS_PER_SECOND)
 MAX_DEADLINE_NS: Final = Nanoseconds(60 * NS_PER_SECOND)
 """As long as callers wait at most."""
 
+REFUSING_NS: Final = Nanoseconds(NS_PER_SECOND)
+"""After a refusal others are looked at before they are read, for so long: where nobody is refused
+that is a tenth of what a small request costs, for nothing."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promise:
