@@ -70,6 +70,7 @@ class GatewayCollector(Collector):
         """Yield each family once."""
         snapshots = self.snapshots()
         yield from self._requests()
+        yield from self._stage_times()
         yield from self._objectives()
         yield from queue_families(snapshots)
         yield from refusal_families(snapshots)
@@ -138,14 +139,16 @@ class GatewayCollector(Collector):
             ],
         )
 
-        if metrics.stage_times:
+    def _stage_times(self) -> Iterator[Metric]:
+        """Nothing, unless somebody wants them."""
+        if self._metrics.stage_times:
             yield histogram(
                 "tidegate_stage_duration_seconds",
                 "Time that each answered request spent in each stage.",
                 (*VERSION, "stage"),
                 [
                     ((*version, stage), times)
-                    for version, by_stage in metrics.stage_times.items()
+                    for version, by_stage in self._metrics.stage_times.items()
                     for stage, times in by_stage.by_stage.items()
                 ],
             )
