@@ -6,7 +6,7 @@ import pytest
 
 from tests.fakes.versions import FakeVersions
 from tests.fixtures.hosting import BRING_S, RISK, hosting
-from tidegate.errors import BackendError, DigestMismatchError
+from tidegate.errors import BackendError, DigestMismatchError, PartUnavailableError
 from tidegate.ids import ModelName, ModelRef
 from tidegate.objects.port import StoreUnavailableError
 from tidegate.units import NS_PER_SECOND, Nanoseconds
@@ -140,6 +140,22 @@ async def test_what_is_still_going_on_can_be_told_at_the_end() -> None:
         it.versions.move("risk", stable=8)
         await asyncio.sleep(2)
         assert (it.host.loading, it.host.hosted) == (["risk@8"], ["risk@7"])
+
+
+@pytest.mark.parametrize("comes_after_s", [700.0, 1e9])
+async def test_a_fetch_that_hangs_stops_nobody_else_for_long(comes_after_s: float) -> None:
+    async with hosting() as it:
+        it.versions.move("other", stable=1)
+        it.versions.fetch_s = comes_after_s
+        with pytest.raises(PartUnavailableError, match=r"other@1 have not come within 600 s"):
+            await it.host.load(ModelRef.parse("other"))
+        it.versions.fetch_s = 0.1
+        it.versions.move("risk", stable=8)
+        await asyncio.sleep(1 + BRING_S + 0.1)
+        assert it.shelf.answers() == 8
+        if comes_after_s < 1_000:
+            assert (await it.host.load(ModelRef.parse("other"))).version == 1
+            assert it.versions.steps.count("fetch other@1") == 1  # the one that has come by now
 
 
 async def test_a_store_that_is_away_changes_nothing_and_is_followed_again_when_it_is_back() -> None:

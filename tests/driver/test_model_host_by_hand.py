@@ -65,6 +65,28 @@ async def test_who_waits_for_a_load_may_leave_and_the_load_goes_on() -> None:
         assert [hosted.version for hosted in it.shelf.hosted["risk"]] == [5, 7]
 
 
+async def test_all_who_wait_for_a_load_that_fails_are_told_why_and_it_is_given_up_once() -> None:
+    async with hosting() as it:
+        it.versions.fails["warm_up risk@8"] = BackendError("it does not run")
+        loads = [it.host.load(ModelRef.parse("risk@8")) for _ in range(3)]
+        ends = await asyncio.gather(*loads, return_exceptions=True)
+        assert [str(end) for end in ends] == ["it does not run"] * 3
+        assert it.host.lifecycle.asked[RISK].by_operator == []
+        await asyncio.sleep(1_000)
+        assert it.versions.steps.count("fetch risk@8") == 1
+
+
+async def test_a_load_that_fails_when_nobody_waits_any_more_is_given_up_too() -> None:
+    async with hosting() as it:
+        it.versions.fails["warm_up risk@8"] = BackendError("it does not run")
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await it.host.load(ModelRef.parse("risk@8"))
+        await asyncio.sleep(1_000)
+        assert it.versions.steps.count("fetch risk@8") == 1
+        assert it.host.lifecycle.asked[RISK].by_operator == []
+
+
 async def test_an_unload_returns_when_nothing_is_left_of_it() -> None:
     async with hosting() as it:
         await it.host.load(ModelRef.parse("risk@5"))

@@ -2,8 +2,10 @@
 
 Each copy has one task, which is its whole life in the order in which it is lived: fetch, load, warm
 up, serve until it is to leave, end what is bound to it, close. Fetching and loading are never
-cancelled: no thread can be stopped, and what it brings must be closed by somebody. Warming up is
-given up between two calls of the model.
+cancelled: no thread can be stopped, and what it brings must be closed by somebody. But only one
+copy is brought at a time, so that a fetch that hangs is not waited for beyond a limit: the copy
+fails, and when it is tried again the same fetch is waited for, which costs no other thread. Warming
+up is given up between two calls of the model.
 """
 
 import asyncio
@@ -12,7 +14,7 @@ from collections.abc import Sequence
 from typing import Final, Generic, assert_never
 
 from tidegate.clock import Clock
-from tidegate.errors import ModelNotFoundError, TidegateError
+from tidegate.errors import ModelNotFoundError, PartUnavailableError, TidegateError
 from tidegate.ids import Alias, ModelName, ModelRef, Version
 from tidegate.observability import get_logger
 from tidegate.units import Nanoseconds, ns_to_ms, ns_to_seconds
@@ -26,6 +28,8 @@ from tidegate_realtime.runtime.hosting_ports import FilesT, HostedT, Shelf, Vers
 log: Final = get_logger(__name__)
 READY: Final = "ready"
 """How a load is counted that did not fail."""
+FETCH_LIMIT_S: Final = 600.0
+"""10 GB in this time are 17 MB/s. Whatever takes longer would keep every other version waiting."""
 
 
 class _Life(Generic[HostedT]):
@@ -82,6 +86,10 @@ class ModelHost(Generic[FilesT, HostedT]):
         self._tasks = tasks
         self._lives: dict[Copy, _Life[HostedT]] = {}
         self._errors: dict[Copy, Exception] = {}
+        self._fetches: dict[str, asyncio.Task[FilesT | Exception]] = {}
+        """Those that have not ended, by ``name@version``; also of copies that have failed."""
+        self._asked: dict[ModelRef, asyncio.Task[Copy | Exception]] = {}
+        """What operators wait for: several of them for the same end."""
         self._told: dict[ModelName, tuple[list[Version], dict[str, int]]] = {}
         self._reading = asyncio.Lock()
         self._changed = asyncio.Event()
@@ -134,12 +142,13 @@ class ModelHost(Generic[FilesT, HostedT]):
             known = self.lifecycle.asked.get(ref.name)
             is_new = known is None or ref not in known.refs
             self._obey(self.lifecycle.on_asked(ref, pointed, self._clock.now_ns()))
-        try:
-            return await self._served(ref)
-        except Exception:
-            if is_new:
-                self._obey(self.lifecycle.on_given_up(ref, self._clock.now_ns()))
-            raise
+            if ref not in self._asked:
+                bring = self._served_or_given_up(ref, is_new=is_new)
+                self._asked[ref] = self._tasks.create_task(bring, name=f"load {ref}")
+        found = await asyncio.shield(self._asked[ref])
+        if isinstance(found, Exception):
+            raise found
+        return found
 
     async def unload(self, name: ModelName, at: Alias | Version | None) -> list[Version]:
         """Let go of a version, of what an alias brought, or of a whole model, and wait for its end.
@@ -182,6 +191,8 @@ class ModelHost(Generic[FilesT, HostedT]):
         self._obey(self.lifecycle.on_stop(self._clock.now_ns()))
         while self._lives:
             await self._changed.wait()
+        for fetch in self._fetches.values():  # nobody needs what its thread may still bring
+            fetch.cancel()
 
     def _on_aliases(self, name: ModelName, pointed: Pointed) -> None:
         asked = self.lifecycle.asked.get(name)
@@ -194,6 +205,20 @@ class ModelHost(Generic[FilesT, HostedT]):
         for alias in asked.missing:
             if alias not in missing:
                 log.warning("alias_missing", model=name, alias=alias, keeps=asked.targets[alias])
+
+    async def _served_or_given_up(self, ref: ModelRef, *, is_new: bool) -> Copy | Exception:
+        """Wait for what was asked for, and if it fails let it be as if nobody had asked.
+
+        Once, however many wait, and also if all of them have left.
+        """
+        try:
+            return await self._served(ref)
+        except Exception as error:  # whatever it is, it is for those who wait
+            if is_new:
+                self._obey(self.lifecycle.on_given_up(ref, self._clock.now_ns()))
+            return error
+        finally:
+            del self._asked[ref]
 
     async def _served(self, ref: ModelRef) -> Copy:
         while True:
@@ -262,7 +287,7 @@ class ModelHost(Generic[FilesT, HostedT]):
 
     async def _bring(self, copy: Copy, life: _Life[HostedT]) -> None:
         now_ns, lifecycle = self._clock.now_ns, self.lifecycle
-        files = await self._source.fetch(copy.name, copy.version)
+        files = await self._fetched(copy)
         self._obey(lifecycle.on_fetched(copy, files.size_bytes, self._used_at_ns(), now_ns()))
         await life.may_go_on.wait()
         if copy.state is State.LOADING:
@@ -273,6 +298,30 @@ class ModelHost(Generic[FilesT, HostedT]):
         if copy.state is State.WARMING:  # else it is to leave by now
             self._note_ready(copy, Nanoseconds(now_ns() - life.began_at_ns))
             self._obey(lifecycle.on_warmed(copy, now_ns()))
+
+    async def _fetched(self, copy: Copy) -> FilesT:
+        fetch = self._fetches.get(str(copy))
+        if fetch is None:
+            fetch = self._tasks.create_task(self._fetch(copy), name=f"fetch {copy}")
+            self._fetches[str(copy)] = fetch
+        await asyncio.wait({fetch}, timeout=FETCH_LIMIT_S)
+        if not fetch.done():
+            raise PartUnavailableError(
+                f"The files of {copy} have not come within {FETCH_LIMIT_S:.0f} s; look at the "
+                "store and the network. The fetch goes on, and is waited for at the next try."
+            )
+        found = fetch.result()
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    async def _fetch(self, copy: Copy) -> FilesT | Exception:
+        try:
+            return await self._source.fetch(copy.name, copy.version)
+        except Exception as error:  # whatever it is, it is for the copy that waits
+            return error
+        finally:
+            del self._fetches[str(copy)]
 
     async def _warm_up(self, hosted: HostedT, life: _Life[HostedT]) -> None:
         try:
