@@ -14,6 +14,8 @@ from tests.fixtures.gateways import SERVERS, Gateway, running_gateway
 HEALTH = b"GET /v2/health/live HTTP/1.1\r\nHost: a\r\n\r\n"
 UPLOAD = b"POST /v1/models/echo:predict HTTP/1.1\r\nHost: a\r\nContent-Length: 60000\r\n\r\n"
 LIMIT = 20
+MANY = 512
+"""Of a MiB each: all that bodies may hold together."""
 
 
 @contextmanager
@@ -97,6 +99,21 @@ def test_200_slow_callers_are_cut_off_and_nobody_waits_for_them(
         assert sorted(took_s)[len(took_s) // 2] < 0.1
         assert max(took_s) < 1
         assert gateway.metric("tidegate_in_flight_requests") == 0
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_bodies_that_are_only_announced_take_nobody_elses_place(
+    http_store: Path, server: str
+) -> None:
+    announced = UPLOAD.replace(b"60000", b"1048576")
+    room = {"connection_limit_per_address": 2 * MANY}
+    with limited(http_store, server, **room) as gateway, ExitStack() as stack:
+        for connection in opened(gateway, stack, MANY):
+            connection.sendall(announced)
+        gateway.wait_for(MANY, "tidegate_in_flight_requests")
+        asked = {"instances": [[1, 2, 3]]}
+        reply = httpx.post(f"{gateway.url}/v1/models/echo:predict", json=asked, timeout=30)
+        assert reply.status_code == 200
 
 
 def drip(connection: socket.socket) -> None:

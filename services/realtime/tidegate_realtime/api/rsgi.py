@@ -26,8 +26,9 @@ from tidegate_realtime.api.sweeper import Sweeper
 
 _CALLER_LEFT: Final = 499
 _NOBODY_READS_THIS: Final = 400
-_ONE_PIECE_BYTES: Final = 1 << 20
-"""512 callers who announce that much and send nothing would fill what all bodies may hold."""
+_ONE_PIECE_BYTES: Final = 64 << 10
+"""All 2,048 connections may announce that much and send nothing: a quarter of what all bodies may
+hold, and less than a body must have brought when it begins to count as slow."""
 _ANY_CHUNKS: Final = 4_096
 _SMALLEST_CHUNK_BYTES: Final = 64
 """On average, after ``_ANY_CHUNKS``: each crosses threads twice, 0.15 ms of a core altogether, so
@@ -120,7 +121,7 @@ class RsgiExchange(Exchange):
         self._watcher: RsgiFuture | None = None
 
     def header(self, name: str) -> str | None:
-        """Return a header; of a repeated one the first."""
+        """Return a header; of a repeated one the first (see ``check_single``)."""
         return self._headers.get(name)
 
     def header_values(self, name: str) -> Sequence[str]:
