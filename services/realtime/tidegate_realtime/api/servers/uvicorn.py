@@ -16,7 +16,10 @@ import orjson
 from uvicorn import Config, Server
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from tidegate_realtime.api.error_map import STATUS_BY_CODE
+from tidegate.errors import RequestRejectedError
+from tidegate.oip.errors import MalformedRequestError
+from tidegate_realtime.api.error_map import status_of
+from tidegate_realtime.api.errors import HeadersTooLargeError, UriTooLongError
 from tidegate_realtime.api.guards import (
     HEADER_LIMIT_BYTES,
     HEADER_LIMIT_COUNT,
@@ -72,8 +75,11 @@ class GuardedProtocol(HttpToolsProtocol):
         """Stop the clock, and hand the request over."""
         self._stop_clock()
         if len(self.url) > PATH_LIMIT_BYTES:
+            found, what = len(self.url), "bytes in its path and query"
             self._refuse(
-                "uri_too_long", f"A path and its query have at most {PATH_LIMIT_BYTES} bytes."
+                UriTooLongError.of(
+                    what, limit=PATH_LIMIT_BYTES, found=found, advice="Shorten them."
+                )
             )
             return
         size = sum(len(name) + len(value) for name, value in self.headers)
@@ -84,7 +90,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """Answer broken HTTP in the one form of all errors, and close."""
-        self._refuse("malformed_request", msg)
+        self._refuse(MalformedRequestError(msg))
 
     def _start_clock(self) -> None:
         self._header_bytes = 0
@@ -97,16 +103,18 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def _refuse_headers(self) -> None:
         self._refuse(
-            "headers_too_large",
-            f"At most {HEADER_LIMIT_COUNT} headers of {HEADER_LIMIT_BYTES} bytes are accepted.",
+            HeadersTooLargeError(
+                f"At most {HEADER_LIMIT_COUNT} headers of {HEADER_LIMIT_BYTES} bytes are accepted."
+            )
         )
 
-    def _refuse(self, code: str, sentence: str) -> None:
+    def _refuse(self, error: RequestRejectedError) -> None:
         if self.transport.is_closing():
             return
-        body = orjson.dumps({"error": sentence, "code": code, "request_id": "", "details": {}})
+        said = {"error": str(error), "code": error.code, "request_id": "", "details": {}}
+        body = orjson.dumps(said)
         head = (
-            f"HTTP/1.1 {STATUS_BY_CODE[code]} Refused\r\ncontent-type: application/json\r\n"
+            f"HTTP/1.1 {status_of(error)} Refused\r\ncontent-type: application/json\r\n"
             f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
         )
         self.transport.write(head.encode() + body)
