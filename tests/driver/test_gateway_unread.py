@@ -3,13 +3,18 @@
 import asyncio
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.driver.test_gateway_deadlines import ROW, code, details, infer, serving
+from tests.fakes.driving import in_ms
+from tests.fakes.loop_clock import LoopClock
 from tests.fixtures import edges, onnx_models
 from tidegate.inference.model import Model
 from tidegate_realtime.api.edge import Edge
 from tidegate_realtime.api.replies import Reply
+from tidegate_realtime.runtime.buckets import Driver
+from tidegate_realtime.runtime.outcomes import Rejected
 
 pytestmark = pytest.mark.looptime
 
@@ -67,3 +72,29 @@ async def test_where_there_is_room_every_body_is_read(echo: Model) -> None:
         unreadable.body.set_result(b"this is no JSON")
         reply = await edge.endpoint.answer(unreadable)
         assert (reply.status, code(reply)) == (400, "malformed_json")
+
+
+async def test_only_after_a_refusal_others_are_looked_at_unread(echo: Model) -> None:
+    async with serving(echo) as (edge, _):
+        admitted = (await until_refused(edge.catalogue.versions[0].driver, most=BURST)) - 1
+    async with serving(echo) as (edge, _):
+        driver = edge.catalogue.versions[0].driver
+        assert await until_refused(driver, most=admitted) == admitted
+        assert look(driver) is None  # nobody has been refused, although the next one will be
+        assert await until_refused(driver, most=1) == 1
+        assert look(driver) is not None
+
+
+async def until_refused(driver: Driver, *, most: int) -> int:
+    """Send one row after the other at one instant; return how many, the refused one included."""
+    for number in range(1, most + 1):
+        row = {"input": np.array([ROW], np.float32)}
+        ticket = driver.submit(row, rows=1, deadline_at_ns=in_ms(100))
+        if ticket.future.done():
+            return number
+    return most
+
+
+def look(driver: Driver) -> Rejected | None:
+    now_ns = LoopClock().now_ns()
+    return driver.refuse_unread(deadline_at_ns=in_ms(100), arrived_at_ns=now_ns, priority=2)

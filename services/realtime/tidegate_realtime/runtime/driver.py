@@ -43,7 +43,7 @@ from tidegate_realtime.runtime.calls import Calls
 from tidegate_realtime.runtime.one_part import OnePart
 from tidegate_realtime.runtime.outcomes import Cancelled, Expired, Failed, Rejected
 from tidegate_realtime.runtime.ports import Backend, BatchResult
-from tidegate_realtime.runtime.promise import Promise
+from tidegate_realtime.runtime.promise import REFUSING_NS, Promise
 from tidegate_realtime.runtime.sharing import SharedExecutors
 from tidegate_realtime.runtime.ticket import Ticket
 from tidegate_realtime.runtime.tickets import Tickets
@@ -92,6 +92,7 @@ class BatchDriver(OnePart):
         self._model = None if promise is None else promise.latency_model(backend.fixed_rows)
         self._overhead = None if promise is None else Overhead(percentile=promise.percentile)
         self._outside_ns = 0
+        self._refusing_until_ns = 0
         self._is_sheddable = promise is None or not promise.best_effort
         self._batcher = MicroBatcher(
             executors=backend.executors,
@@ -195,7 +196,8 @@ class BatchDriver(OnePart):
     ) -> Rejected | None:
         """Refuse a request that has not been decoded, if that is certain; ``None``: submit it.
 
-        What is refused so is counted like any other; it costs a fraction of decoding.
+        What is refused so is counted like any other; it costs a fraction of decoding. Nobody is
+        looked at unless somebody was refused within ``REFUSING_NS``.
 
         Args:
             deadline_at_ns: The latest that it may have.
@@ -203,6 +205,8 @@ class BatchDriver(OnePart):
             priority: 1 highest, 2 normal, 3 bulk.
         """
         now_ns = self._clock.now_ns()
+        if now_ns >= self._refusing_until_ns:
+            return None
         request = Request(1, None, arrived_at_ns, deadline_at_ns, priority, self._is_sheddable)
         commands = self._batcher.on_unread(request, now_ns)
         if commands is None:
@@ -331,6 +335,7 @@ class BatchDriver(OnePart):
                 for request in command.requests:
                     self._tickets.settle(request, outcome)
             case Reject():
+                self._refusing_until_ns = now_ns + REFUSING_NS
                 if command.probe is not None:
                     self._tickets.keep_probe(command.probe, command.request)
                 rejected = Rejected.of(command, self.limits, model=self.name)
