@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import threading
 from pathlib import Path
 
 import orjson
@@ -53,6 +54,34 @@ async def test_a_large_photo_is_decoded_beside_the_loop(tmp_path: Path) -> None:
     (prediction,) = orjson.loads(reply.body)["predictions"]
     assert [[0.4 < value < 0.6 for value in row] for row in prediction[0]] == [[True, True]] * 2
     assert turns > MANY_TURNS
+
+
+async def test_other_work_on_threads_does_not_wait_behind_images(tmp_path: Path) -> None:
+    photo = encoded(Image.effect_noise((1_600, 1_200), 60), "JPEG")
+    body = orjson.dumps({"instances": [{"image": {"b64": base64.b64encode(photo).decode()}}]})
+    clock = SystemClock()
+    edge = edges.serve([pictures(tmp_path)], clock=clock, slo_ms=60_000)
+    ended: list[int] = []
+    before = set(threading.enumerate())
+
+    async def ask() -> None:
+        path = "/v1/models/pictures:predict"
+        exchange = FakeExchange("POST", path, body, began_at_ns=clock.now_ns())
+        ended.append((await edge.endpoint.answer(exchange)).status)
+
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(50):
+            tasks.create_task(ask())
+        await asyncio.sleep(0)
+        assert edge.metrics.waiting_to_be_read() == 49
+        assert await asyncio.to_thread(threading.active_count) > 1
+        assert len(ended) < 25  # most of them still wait, for one thread
+    assert ended == [200] * 50
+    (own,) = [each for each in set(threading.enumerate()) - before if "reading" in each.name]
+    await edge.catalogue.versions[0].driver.aclose()
+    await edge.slow_reader.aclose()
+    await asyncio.to_thread(own.join, 10)
+    assert not own.is_alive()
 
 
 @pytest.mark.parametrize("kind", ["png", "jpeg", "webp"])

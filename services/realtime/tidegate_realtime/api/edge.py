@@ -15,6 +15,7 @@ from tidegate_realtime.api.predicting import Predictor
 from tidegate_realtime.api.request_ids import RequestIds
 from tidegate_realtime.api.scoring import Scorer
 from tidegate_realtime.api.served import Catalogue, ServedVersion
+from tidegate_realtime.api.slow_reading import SlowReader
 from tidegate_realtime.api.sweeper import Sweeper
 
 
@@ -30,6 +31,8 @@ class Edge:
     metrics: GatewayMetrics
     lookups: Lookups
     scorer: Scorer
+    slow_reader: SlowReader
+    """To be closed when nothing is in progress any more."""
     endpoint: Endpoint
     sweeper: Sweeper
 
@@ -61,6 +64,7 @@ def build_edge(
     catalogue = Catalogue(versions, aliases=aliases)
     ids, bugs = RequestIds(id_prefix), BugLog(clock)
     lookups = Lookups(catalogue=catalogue, metrics=metrics, ids=ids, draw=draw)
+    slow_reader = SlowReader(policy.readers, metrics=metrics, clock=clock)
     scorer = Scorer(
         catalogue=catalogue,
         metrics=metrics,
@@ -68,6 +72,7 @@ def build_edge(
         clock=clock,
         draw=draw,
         bugs=bugs,
+        slow_reader=slow_reader,
     )
     return Edge(
         clock=clock,
@@ -78,6 +83,7 @@ def build_edge(
         metrics=metrics,
         lookups=lookups,
         scorer=scorer,
+        slow_reader=slow_reader,
         endpoint=Endpoint(
             predictor=Predictor(scorer, policy),
             lookups=lookups,

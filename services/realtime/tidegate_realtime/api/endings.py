@@ -97,11 +97,15 @@ def _figures(rejected: Rejected) -> dict[str, object]:
 def _expired(expired: Expired) -> Problem:
     queued_ms, executed_ms = ns_to_ms(expired.queued_ns), ns_to_ms(expired.executed_ns)
     limit_ms = ns_to_ms(expired.limit_ns)
+    where = (
+        f"it waited {queued_ms:.1f} ms for the model and was {executed_ms:.1f} ms in it"
+        if expired.is_read
+        else "its texts or images were still to be decoded"
+    )
     return Problem(
         status=STATUS_BY_CODE["deadline_expired"],
         code="deadline_expired",
-        message=f"Not answered within {limit_ms:.1f} ms: it waited {queued_ms:.1f} ms for the "
-        f"model and was {executed_ms:.1f} ms in it.",
+        message=f"Not answered within {limit_ms:.1f} ms: {where}.",
         details={"queued_ms": queued_ms, "executed_ms": executed_ms, "limit_ms": limit_ms},
     )
 

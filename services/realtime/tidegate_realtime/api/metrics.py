@@ -13,7 +13,7 @@ from tidegate.clock import Clock
 from tidegate.errors import BackendError
 from tidegate.inference.arrays import Tensors
 from tidegate.settings import LatencyObjective
-from tidegate.units import ns_to_seconds
+from tidegate.units import Nanoseconds, ns_to_seconds
 from tidegate_realtime.api.histogram import Histogram
 from tidegate_realtime.api.spending import CallTimes, Stages
 from tidegate_realtime.api.tracing import StageTimes
@@ -105,6 +105,10 @@ class GatewayMetrics:
         self.slo: dict[tuple[str, str], SloCounts] = {}
         self.refusal_times: dict[tuple[str, str], Histogram] = {}
         """Of what the scheduler refused, from the last byte to the refusal."""
+        self.reading_times: dict[tuple[str, str], Histogram] = {}
+        """Of texts and images, on the thread that decodes them; no version has any at first."""
+        self.waiting_to_be_read: Callable[[], int] = int
+        """How many have no thread yet; to be set by whoever knows."""
 
     def add_version(self, model: str, version: str, objective: LatencyObjective) -> None:
         """Make a model's series exist before its first request; those of a known one stay."""
@@ -145,6 +149,11 @@ class GatewayMetrics:
         if key.outcome is not _ANSWERED and key.version != UNKNOWN:
             self.stages[key.model, key.version].on_refusal(took_ns)
 
+    def read(self, model: str, version: str, took_ns: int) -> None:
+        """Count that a thread has decoded the texts or images of a request, wanted or not."""
+        seconds = self.reading_times.setdefault((model, version), Histogram(_READING_EDGES_S))
+        seconds.observe(ns_to_seconds(Nanoseconds(took_ns)))
+
     def judged(self, model: str, version: str, *, is_good: bool) -> None:
         """Count a request that counts for the objective of its version, and whether it kept it."""
         slo = self.slo[model, version]
@@ -156,6 +165,8 @@ _EXECUTION_EDGES_S: Final = tuple(
     scale * step for scale in (1e-4, 1e-3, 1e-2, 1e-1, 1.0) for step in (1, 2.5, 5)
 )
 """0.1 ms to 5 s: a small network for one row, a large one for a full batch."""
+_READING_EDGES_S: Final = _EXECUTION_EDGES_S
+"""Nearly as wide: 0.1 ms for a short text, seconds for a hundred photos."""
 
 
 def _nobody(inputs: Tensors) -> None:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from tidegate.keys.access import Access
+from tidegate_realtime.runtime.reading import Readers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,3 +20,5 @@ class Policy:
     """Whether predictions are compressed for callers who offer to unpack them."""
     traces_stages: bool = False
     """Whether each stage of each request is timed, besides adding them up."""
+    readers: Readers = field(default_factory=lambda: Readers.of_threads(1))
+    """What decodes texts and images."""

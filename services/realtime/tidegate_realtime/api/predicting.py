@@ -72,6 +72,15 @@ class HttpQuestion:
         check_body_headers(self._exchange)
         self._body = await self._exchange.read(BODY_LIMIT_BYTES)
 
+    @property
+    def body_bytes(self) -> int:
+        """Of what was read, once its compression was undone."""
+        return len(self._body)
+
+    def hand_over(self) -> Callable[[], None]:
+        """Take the body out of what the exchange gives back when it ends."""
+        return self._exchange.hand_over()
+
     def may_wish(self) -> bool:
         """Look for the two words."""
         body = self._body  # numbers have no "o", which is found in a third of the time

@@ -5,7 +5,6 @@ caller left. Everything between is here, so that deadlines, poison rows, metrics
 same whichever way somebody asks.
 """
 
-import asyncio
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
@@ -30,6 +29,7 @@ from tidegate_realtime.api.metrics import UNKNOWN, EndedKey, GatewayMetrics, Out
 from tidegate_realtime.api.poison import PoisonInputError
 from tidegate_realtime.api.request_ids import RequestIds
 from tidegate_realtime.api.served import Catalogue, ServedVersion
+from tidegate_realtime.api.slow_reading import SlowReader
 from tidegate_realtime.api.tracing import Took
 from tidegate_realtime.api.wishes import NORMAL, Deadline, Wishes, wishes_of
 from tidegate_realtime.runtime.outcomes import Answered, Failed, Rejected
@@ -39,7 +39,8 @@ from tidegate_realtime.runtime.ticket import Ticket
 class Question(Protocol):
     """One request for a prediction, as its transport has it.
 
-    The methods are called once each, in the order in which they stand here.
+    The methods are called once each, in the order in which they stand here; where reading is slow,
+    ``may_wish`` and ``on_departure`` are called again.
     """
 
     @property
@@ -90,11 +91,23 @@ class Question(Protocol):
         """Whether the body may name a deadline or a priority, as far as a glance tells."""
         ...
 
+    @property
+    def body_bytes(self) -> int:
+        """How long what was read is: what decoding goes by."""
+        ...
+
     def decode(self, served: ServedVersion) -> Asked:
-        """Make tensors of what came.
+        """Make tensors of what came; on another thread if that is slow.
 
         Raises:
             RequestRejectedError: It cannot be read, or does not fit the model.
+        """
+        ...
+
+    def hand_over(self) -> Callable[[], None]:
+        """Return what must be called once nothing holds the body, instead of the question's end.
+
+        Only where the question ends while it is still being decoded.
         """
         ...
 
@@ -125,7 +138,14 @@ class Scored(NamedTuple):
 class _Call:
     """What becomes known of one question on its way."""
 
-    __slots__ = ("arrived_at_ns", "deadline_at_ns", "request_id", "served", "submitted_at_ns")
+    __slots__ = (
+        "arrived_at_ns",
+        "deadline_at_ns",
+        "reading_ns",
+        "request_id",
+        "served",
+        "submitted_at_ns",
+    )
 
     def __init__(self, *, request_id: str, began_at_ns: Nanoseconds) -> None:
         self.request_id = request_id
@@ -133,6 +153,8 @@ class _Call:
         """When its last byte came, as soon as that is known."""
         self.submitted_at_ns = began_at_ns
         """When it was decoded, likewise."""
+        self.reading_ns = 0
+        """Of this, if it is slow to read: what the scheduler need not reckon with any more."""
         self.deadline_at_ns: Nanoseconds | None = None
         self.served: ServedVersion | None = None
 
@@ -146,7 +168,7 @@ class _Call:
 class Scorer:
     """Takes questions to the drivers and brings their endings back."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one of each part, and named where they are wired
         self,
         *,
         catalogue: Catalogue,
@@ -155,6 +177,7 @@ class Scorer:
         clock: Clock,
         draw: Draw,
         bugs: BugLog,
+        slow_reader: SlowReader,
     ) -> None:
         """Put the parts together.
 
@@ -165,6 +188,7 @@ class Scorer:
             clock: The one that the drivers read too.
             draw: For the jitter of Retry-After.
             bugs: Told of what nobody expected.
+            slow_reader: For models whose questions the loop must not decode.
         """
         self._catalogue = catalogue
         self._metrics = metrics
@@ -172,6 +196,7 @@ class Scorer:
         self._clock = clock
         self._draw = draw
         self._bugs = bugs
+        self._slow_reader = slow_reader
 
     async def score(self, question: Question) -> Scored:
         """Bring one question to its end; never raises what a caller did.
@@ -211,7 +236,13 @@ class Scorer:
         if refused is not None:
             return ending_of_outcome(refused, self._draw)
         if served.model.is_slow_to_read:  # others must be answered meanwhile
-            asked = await asyncio.to_thread(question.decode, served)
+            read = await self._slow_reader.read(
+                question, served, named=named, arrived_at_ns=call.arrived_at_ns
+            )
+            if not isinstance(read, Asked):
+                return ending_of_outcome(read, self._draw)
+            asked = read
+            call.reading_ns = self._clock.now_ns() - call.arrived_at_ns
         else:
             asked = question.decode(served)
         if asked.id:
@@ -257,7 +288,8 @@ class Scorer:
         total_ns = self._clock.now_ns() - call.arrived_at_ns
         decode_ns = call.submitted_at_ns - call.arrived_at_ns
         queue_ns = outcome.queued_ns - decode_ns  # it counts waiting from the arrival
-        served.driver.on_reply(total_ns - queue_ns - outcome.executed_ns)
+        outside_ns = total_ns - queue_ns - outcome.executed_ns - call.reading_ns
+        served.driver.on_reply(outside_ns)
         tag = served.response_tag
         self._metrics.stages[tag.model_name, tag.model_version].on_answer(
             decode_ns=decode_ns,

@@ -176,6 +176,7 @@ async def _close(parts: Parts) -> None:
     try:
         async with asyncio.timeout(CLOSE_LIMIT_S):
             await parts.host.aclose()
+            await parts.edge.slow_reader.aclose()
     except TimeoutError:
         # No thread can be stopped, and the interpreter would wait for it for ever.
         os._exit(_give_up(parts.host.hosted, parts.host.loading))
@@ -185,5 +186,8 @@ def _give_up(stuck: Sequence[str], loading: Sequence[str]) -> ExitCode:
     if stuck:
         log.error("model_call_stuck", models=stuck, limit_s=CLOSE_LIMIT_S)
         return ExitCode.FAILED
-    log.warning("load_abandoned", models=loading, limit_s=CLOSE_LIMIT_S)
+    if loading:
+        log.warning("load_abandoned", models=loading, limit_s=CLOSE_LIMIT_S)
+    else:
+        log.warning("reading_abandoned", limit_s=CLOSE_LIMIT_S)
     return ExitCode.OK

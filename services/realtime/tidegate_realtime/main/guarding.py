@@ -14,6 +14,7 @@ from tidegate_realtime.api.policy import Policy
 from tidegate_realtime.api.servers.connections import ConnectionLimits
 from tidegate_realtime.api.servers.sockets import is_loopback
 from tidegate_realtime.api.servers.tls import Tls
+from tidegate_realtime.runtime.reading import Readers
 from tidegate_realtime.settings import ServeSettings
 
 log: Final = get_logger(__name__)
@@ -28,8 +29,12 @@ def open_keys(file: Path | None) -> Keyring | None:
     return None if file is None else Keyring(file, SystemClock())
 
 
-def build_policy(serve: ServeSettings, keys: Keyring | None) -> Policy:
-    """Say whom the listeners answer."""
+def build_policy(serve: ServeSettings, keys: Keyring | None, *, cores: int = 1) -> Policy:
+    """Say whom the listeners answer, and how.
+
+    Texts and images are decoded on half of the cores: what is promised of model calls was measured
+    while nobody decoded, and more threads at it would only make the calls late.
+    """
     anonymous = {Scope.PREDICT} if serve.anonymous_predict else set()
     return Policy(
         access=Access(keys, anonymous=anonymous),
@@ -37,6 +42,7 @@ def build_policy(serve: ServeSettings, keys: Keyring | None) -> Policy:
         admin_hosts=frozenset(name.lower() for name in serve.admin_hosts),
         compresses_replies=serve.compress_replies,
         traces_stages=serve.trace_stages,
+        readers=Readers.of_threads(max(1, cores // 2)),
     )
 
 

@@ -20,6 +20,7 @@ from tidegate_realtime.api.servers.sockets import check_free, claim
 from tidegate_realtime.api.servers.tls import Tls
 from tidegate_realtime.api.shelf import CatalogueShelf
 from tidegate_realtime.core.lifecycle import Lifecycle
+from tidegate_realtime.main.executing import count_cores
 from tidegate_realtime.main.guarding import build_policy, connection_limits
 from tidegate_realtime.main.starting import Plan
 from tidegate_realtime.main.versions import StoredVersions
@@ -53,7 +54,7 @@ def build_parts(
         clock=clock,
         draw=draw,
         id_prefix=secrets.token_hex(4),
-        policy=build_policy(plan.serve, plan.keys),
+        policy=build_policy(plan.serve, plan.keys, cores=count_cores()),
     )
     source = StoredVersions(plan, clock, is_serving=lambda: edge.catalogue.readiness.is_ready)
     host = ModelHost(

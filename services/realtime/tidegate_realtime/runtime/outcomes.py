@@ -106,6 +106,8 @@ class Expired:
     """0 if it never ran."""
     limit_ns: Nanoseconds
     """From arrival to the deadline."""
+    is_read: bool = True
+    """Whether it was made tensors of; if not, all of its time went there."""
 
     @classmethod
     def of(cls, request: Request, now_ns: Nanoseconds) -> Self:

@@ -138,6 +138,18 @@ class GatewayCollector(Collector):
                 for stage, spent_ns in stages.by_name().items()
             ],
         )
+        yield gauge(
+            "tidegate_reading_waiting_requests",
+            "Requests whose texts or images no thread decodes yet.",
+            (),
+            [((), metrics.waiting_to_be_read())],
+        )
+        yield histogram(
+            "tidegate_reading_seconds",
+            "Decoding the texts or images of a request, on its thread.",
+            VERSION,
+            metrics.reading_times.items(),
+        )
 
     def _stage_times(self) -> Iterator[Metric]:
         """Nothing, unless somebody wants them."""
