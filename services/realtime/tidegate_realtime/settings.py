@@ -51,8 +51,8 @@ class ServeSettings(Section):
     max_deadline_ms: int = Field(60_000, ge=1, le=99_999_999)
     """The longest deadline that a caller can ask for; a longer one is cut to it."""
     queue_limit_rows: int = Field(4_096, ge=256)
-    """Rows that may wait for one model; what comes on top is refused with 503. At least the largest
-    batch, which could never fill up otherwise."""
+    """Rows that may wait for one model, of texts for each length; what comes on top is refused with
+    503. At least the largest batch, which could never fill up otherwise."""
     follow_aliases_ms: int = Field(1_000, ge=0)
     """Pause between two looks at where the aliases point; 0: only when the server starts."""
     memory_limit_mb: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None

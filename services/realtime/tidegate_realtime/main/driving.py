@@ -15,8 +15,14 @@ from tidegate_realtime.runtime.promise import Promise
 def build_driver(
     backend: Backend, model: Model, limits: BatchLimits, clock: Clock, promise: Promise
 ) -> Driver:
-    """Take over an idle backend; the lengths share the time for warming up."""
+    """Take over an idle backend.
+
+    The lengths share the time for warming up, and the memory for what waits. Rows may wait for each
+    as many as for a whole model: an idle one must be able to take the largest request.
+    """
     lengths, tag = model.lengths, str(model.tag)
+    queue_limit_bytes = limits.queue_limit_bytes // len(lengths)
+    limits = replace(limits, queue_limit_bytes=queue_limit_bytes)
     budget_ns = Nanoseconds(promise.warm_up_budget_ns // len(lengths))
     promise = replace(promise, warm_up_budget_ns=budget_ns)
 
