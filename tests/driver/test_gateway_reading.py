@@ -238,3 +238,14 @@ async def test_over_grpc_it_is_the_same(pages: Model) -> None:
         assert it.held_bytes == len(raw)
         await asyncio.sleep(1)
         assert it.held_bytes == 0
+
+
+@pytest.mark.parametrize(("header", "ends"), [(None, (200, 360)), (300, (504, 300))])
+async def test_a_deadline_in_the_body_is_waited_for_as_it_may_be_long(
+    pages: Model, header: int | None, ends: tuple[int, float]
+) -> None:
+    async with serving(pages) as it:
+        it.executor.takes_s = 0.350
+        body = orjson.dumps({**orjson.loads(BODY), "parameters": {"timeout": 400_000}})
+        found = await it.ask(it.request(within_ms=header, body=body))
+        assert found[:2] == ends

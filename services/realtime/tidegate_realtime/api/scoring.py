@@ -39,8 +39,8 @@ from tidegate_realtime.runtime.ticket import Ticket
 class Question(Protocol):
     """One request for a prediction, as its transport has it.
 
-    The methods are called once each, in the order in which they stand here; where reading is slow,
-    ``may_wish`` and ``on_departure`` are called again.
+    The methods are called once each, in the order in which they stand here; ``on_departure`` is
+    called twice where reading is slow.
     """
 
     @property
@@ -236,8 +236,9 @@ class Scorer:
         if refused is not None:
             return ending_of_outcome(refused, self._draw)
         if served.model.is_slow_to_read:  # others must be answered meanwhile
+            latest_ns = call.deadline_at_ns or served.latest_ns(named, question.began_at_ns)
             read = await self._slow_reader.read(
-                question, served, named=named, arrived_at_ns=call.arrived_at_ns
+                question, served, arrived_at_ns=call.arrived_at_ns, latest_ns=latest_ns
             )
             if not isinstance(read, Asked):
                 return ending_of_outcome(read, self._draw)

@@ -104,6 +104,12 @@ class ServedVersion:
             arrived_at_ns=arrived_at_ns,
         )
 
+    def latest_ns(self, named: Deadline | None, began_at_ns: int) -> Nanoseconds:
+        """Return the latest deadline of a request whose body may name a sooner one, or any."""
+        longest_ns = self.max_deadline_ns
+        asked_ns = longest_ns if named is None else min(named.asked_ns, longest_ns)
+        return Nanoseconds(began_at_ns + asked_ns)
+
     def check_possible(self, asked: Deadline, *, certainly: bool = False) -> None:
         """Refuse a deadline that no load, however low, would allow.
 

@@ -9,7 +9,6 @@ from tidegate.units import Nanoseconds
 from tidegate_realtime.api.forms import Asked
 from tidegate_realtime.api.metrics import GatewayMetrics
 from tidegate_realtime.api.served import ServedVersion, one_row_ns
-from tidegate_realtime.api.wishes import Deadline
 from tidegate_realtime.core.reading import FOREVER, Unread
 from tidegate_realtime.runtime.reading import NotRead, Readers, Reading
 
@@ -18,17 +17,8 @@ class UnreadQuestion(Protocol):
     """What is asked of a question here; see ``Question`` and ``HttpQuestion``."""
 
     @property
-    def began_at_ns(self) -> Nanoseconds:
-        """When its headers had been read."""
-        ...
-
-    @property
     def body_bytes(self) -> int:
         """How long what was read is: what decoding goes by."""
-        ...
-
-    def may_wish(self) -> bool:
-        """Whether the body may name a deadline."""
         ...
 
     def decode(self, served: ServedVersion) -> Asked:
@@ -67,8 +57,8 @@ class SlowReader:
         question: UnreadQuestion,
         served: ServedVersion,
         *,
-        named: Deadline | None,
         arrived_at_ns: Nanoseconds,
+        latest_ns: Nanoseconds,
     ) -> Asked | NotRead:
         """Return what is asked, or how the question has ended instead.
 
@@ -77,8 +67,8 @@ class SlowReader:
         Args:
             question: Its body has come.
             served: What it is for.
-            named: The deadline that was named outside the body.
             arrived_at_ns: When its last byte came.
+            latest_ns: The latest deadline that it may turn out to have once it is read.
 
         Raises:
             RequestRejectedError: It cannot be read, or does not fit the model.
@@ -87,7 +77,7 @@ class SlowReader:
         unread = Unread(
             kind=Kind(tag.model_name, tag.model_version, question.body_bytes.bit_length()),
             arrived_at_ns=arrived_at_ns,
-            deadline_at_ns=_latest_ns(question, served, named, arrived_at_ns),
+            deadline_at_ns=FOREVER if served.best_effort else latest_ns,
             after_ns=min(map(one_row_ns, served.driver.parts)),
         )
         read = self._reading.submit(
@@ -106,19 +96,3 @@ class SlowReader:
     def _count(self, unread: Unread, took_ns: Nanoseconds) -> None:
         assert isinstance(unread.kind, Kind), "as it was submitted"
         self._metrics.read(unread.kind.model, unread.kind.version, took_ns)
-
-
-def _latest_ns(
-    question: UnreadQuestion,
-    served: ServedVersion,
-    named: Deadline | None,
-    arrived_at_ns: Nanoseconds,
-) -> Nanoseconds:
-    """Return the latest deadline that a question may turn out to have once its body is read."""
-    if served.best_effort:
-        return FOREVER
-    if named is None and question.may_wish():
-        return Nanoseconds(question.began_at_ns + served.max_deadline_ns)
-    return served.deadline_at_ns(
-        named, began_at_ns=question.began_at_ns, arrived_at_ns=arrived_at_ns
-    )
