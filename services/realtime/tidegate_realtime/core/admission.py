@@ -97,9 +97,10 @@ class Admission:
             return None
         tail_ns = model.tail_ns(min(batch.rows, model.largest_size))
         is_alone = seat is None or not seat.turns.is_scarce
-        call_ns = model.tail_ns(pace.cap_rows) if is_alone else tail_ns
+        call_ns = model.tail_ns(pace.calm_rows) if is_alone else tail_ns
         waited_ns = now_ns - batch.pieces[-1].request.arrived_at_ns
-        self._sojourn.on_dispatch(waited_ns, pace.objective_ns - call_ns - pace.overhead_ns, now_ns)
+        busy_ns = call_ns + pace.overhead_ns
+        self._sojourn.on_dispatch(waited_ns, busy_ns, pace.objective_ns, now_ns)
         return tail_ns
 
     def admit(
@@ -113,7 +114,8 @@ class Admission:
             retries: Parts of failed batches, which go first.
             now_ns: The present.
         """
-        self._shares.on_arrival(request, now_ns)
+        if request.priority != self._shares.sole:
+            self._shares.on_arrival(request, now_ns)
         limit_ns = self._pace.objective_ns or FOREVER
         if request.priority == BULK or request.deadline_at_ns - request.arrived_at_ns > limit_ns:
             request.is_patient = True
@@ -131,6 +133,7 @@ class Admission:
             or self._lanes.is_first_patient(request)
         ):
             self._plan = None
+            self._sojourn.relax(now_ns)
             free = self._free(running, retries, now_ns)
             if self.seat is not None:
                 free = behind_others(self.seat, free, request.deadline_at_ns, Nanoseconds(now_ns))
@@ -269,9 +272,14 @@ class Admission:
         )
 
     def _is_open(self, request: Request, start_ns: float, place: int) -> bool:
-        """Whether it would be in time, on average, if far fewer others came than usual."""
+        """Whether it would be in time, on average, if far fewer others came than usual.
+
+        And whether that is known before half of its time has passed.
+        """
         pace = self._pace
         assert pace.model is not None
+        if start_ns >= (request.arrived_at_ns + request.deadline_at_ns) // 2:
+            return False
         expected = pace.rows_per_second * (start_ns - request.arrived_at_ns) / NS_PER_SECOND
         fewest = max(0.0, expected - FLUCTUATION * sqrt(max(0.0, expected)))
         rows = min(place + int(fewest), pace.cap_rows)

@@ -55,7 +55,8 @@ class Forecasts:
             now_ns: The present.
         """
         arrived_at_ns = request.arrived_at_ns
-        ratio = (now_ns - arrived_at_ns) / max(1, predicted_at_ns - arrived_at_ns)
+        foretold_ns = predicted_at_ns - arrived_at_ns
+        ratio = (now_ns - arrived_at_ns) / (foretold_ns if foretold_ns > 0 else 1)
         self._counts[bisect_left(RATIO_EDGES, ratio)] += 1
         self._total += ratio
 

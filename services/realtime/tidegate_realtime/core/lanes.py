@@ -44,8 +44,12 @@ class Lanes:
 
     def push(self, request: Request) -> None:
         """Queue all rows of a request in its class."""
-        self._lanes[request.priority - 1].push(request, request.rows)
-        self._count(request, request.rows, request.size_bytes)
+        rows = request.rows
+        self._lanes[request.priority - 1].push(request, rows)
+        self.rows += rows  # as ``_count`` does, without a call
+        self.byte_count += request.size_bytes
+        if request.is_patient:
+            self._patient_rows += rows
 
     def push_late(self, request: Request, rows: int) -> None:
         """Queue the last ``rows`` of a request that nothing hurries any more."""

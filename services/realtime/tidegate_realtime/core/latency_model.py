@@ -82,6 +82,8 @@ class LatencyModel:
         self.revision = 0
         """Grows whenever ``tail_ns`` of a measured size has moved by 5 %, and with each new size:
         the cap must be computed again."""
+        self.drawings = 0
+        """Grows whenever an answer may have changed: until then none need be asked for again."""
         self._allowed = None if sizes is None else tuple(sizes)
         self._size_for = [] if sizes is None else _sizes_by_rows(sizes)
         self._measured: list[int] = []
@@ -266,6 +268,7 @@ class LatencyModel:
 
     def _draw(self, now_ns: Nanoseconds) -> None:
         """Draw the curves from the samples and the factors."""
+        self.drawings += 1
         calibration = self._calibration
         calibration.renew()
         samples = [self._samples[size] for size in self._measured]

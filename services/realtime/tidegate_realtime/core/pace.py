@@ -27,7 +27,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from math import hypot, inf, sqrt
 from statistics import NormalDist
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from tidegate.units import NS_PER_MS, NS_PER_SECOND, Nanoseconds
 from tidegate_realtime.core.arrival_rate import ArrivalRate
@@ -41,6 +41,10 @@ LOAD_SHARE: Final = 0.85
 would have no end."""
 _LOAD_VALID_NS: Final = 10 * NS_PER_MS
 """The finest bucket of the arrival rate: asking more often gives the same answer."""
+_STANDARD: Final = NormalDist()
+
+Times: TypeAlias = tuple[int, int]
+"""m(b) and L(b) - m(b) of a batch, in nanoseconds."""
 
 
 class _Reach(NamedTuple):
@@ -56,12 +60,16 @@ class Pace:
     """Cap, need and expected times of one model version."""
 
     __slots__ = (
+        "_drawing",
+        "_fillings",
         "_fresh_rows",
+        "_least_caution",
         "_limits",
         "_load_at_ns",
         "_overhead",
         "_reach",
         "_revision",
+        "_times",
         "calm_rows",
         "cap",
         "cap_rows",
@@ -99,13 +107,12 @@ class Pace:
         """
         if (model is None) != (objective_ns is None):
             raise ValueError("a latency model and an objective go together: give both or neither")
-        self.model = model
-        self.objective_ns = objective_ns
+        self.model, self.objective_ns = model, objective_ns
         self.executors = executors
         self.rate = ArrivalRate()
         self.rows_per_second = 0.0
         """The present load, at most 10 ms old."""
-        self.z, self.caution = NormalDist().inv_cdf(model.percentile) if model else 0.0, 1.0
+        self.z, self.caution = _STANDARD.inv_cdf(model.percentile) if model else 0.0, 1.0
         """How many standard deviations a sum of batches may exceed its mean by; and what the
         margin of a promise is multiplied by: more, the more there is to refuse."""
         self.cap: Cap | Infeasible | None = None
@@ -114,16 +121,17 @@ class Pace:
         """Most rows in a batch; and most of which not all are in a hurry."""
         self.need_rows = 1
         """b_need: the company that the load asks for."""
-        self.overhead_ns = Nanoseconds(0)
-        """o, outside the model call."""
-        self.guard_ns = Nanoseconds(0)
-        """By how much to wake early."""
+        self.overhead_ns = self.guard_ns = Nanoseconds(0)
+        """o, outside the model call; and by how much to wake early."""
         self.margin_ns = Nanoseconds(0)
         """What waits with no more than this until its deadline cannot be answered any more."""
         self.sizes: list[int] = []
         """Allowed sizes up to the cap; empty if they are not known."""
+        self._least_caution = self._caution(1.0)
         self._reach, self._limits, self._overhead = _Reach(), limits, overhead
-        self._revision = -1
+        self._times: dict[int, Times] = {}  # by rows, what was asked for since the last drawing
+        self._fillings: dict[int, tuple[float, int, float]] = {}  # by size, likewise
+        self._revision = self._drawing = -1
         self._load_at_ns, self._fresh_rows = Nanoseconds(0), 0
         self.renew()
 
@@ -162,6 +170,29 @@ class Pace:
             self._renew_cap(model)
         self.margin_ns = Nanoseconds(self.overhead_ns + model.mean_ns(1))
 
+    def known_times(self) -> dict[int, Times]:
+        """Return the times by rows that ``times`` was asked for; good until the model learns.
+
+        Admission asks for the same ones over and over: so it asks once.
+        """
+        model = self.model
+        assert model is not None
+        if model.drawings != self._drawing:
+            self._drawing, self._times, self._fillings = model.drawings, {}, {}
+        return self._times
+
+    def times(self, rows: int) -> Times:
+        """Ask the model for the times of a batch.
+
+        Raises:
+            ValueError: Nothing is known of so many rows.
+        """
+        known, model = self.known_times(), self.model
+        assert model is not None
+        mean_ns = model.mean_ns(rows)
+        known[rows] = found = mean_ns, model.tail_ns(rows) - mean_ns
+        return found
+
     def _bearable_ns(self, model: LatencyModel, overhead_ns: int) -> Nanoseconds:
         """Limit o to half of what the objective leaves beside one row.
 
@@ -198,21 +229,27 @@ class Pace:
         These come in the time that the objective leaves beside the call itself. As many are
         enough that two standard deviations more are the size: n + 2·√n = size.
         """
-        assert self.model is not None
         assert self.objective_ns is not None
-        model = self.model
-        mean_ns = model.mean_ns(size)
-        margin_ns = hypot(self.z * model.std_ns(size), model.tail_ns(size) - mean_ns)
+        rows, mean_ns, margin_ns = self._fillings.get(size) or self._filling(size)
         left_ns = self.objective_ns - self.overhead_ns - mean_ns - margin_ns
-        rows = size + 2 - 2 * sqrt(size + 1)
         return self.executors * rows * NS_PER_SECOND / left_ns if left_ns > 0 else inf
+
+    def _filling(self, size: int) -> tuple[float, int, float]:
+        assert self.model is not None
+        mean_ns, spread_ns = self.times(size)
+        margin_ns = hypot(self.z * self.model.std_ns(size), spread_ns)
+        filling = size + 2 - 2 * sqrt(size + 1), mean_ns, margin_ns
+        self._fillings[size] = filling
+        return filling
 
     def _follow_load(self) -> bool:
         sizes, capacities = self._reach
         if not sizes:
             return False
+        self.known_times()  # those of ``_filling_load`` too
         before, load = self.need_rows, self.rows_per_second
-        self.caution = self._caution(load * LOAD_SHARE / capacities[-1])
+        contenders = load * LOAD_SHARE / capacities[-1]
+        self.caution = self._caution(contenders) if contenders > 1 else self._least_caution
         enough = bisect_left(capacities, load)
         carrying_rows = sizes[enough] if enough < len(sizes) else self.cap_rows
         # It rises with the size. To work it out for every size, where each number of rows is one,
@@ -230,8 +267,7 @@ class Pace:
         (Bonferroni). Half of what may be missed is left to what moves after the promise: a batch
         ahead that was made smaller, a cap that fell.
         """
-        assert self.model is not None
-        if self.z <= 0:  # the objective is a median or less
+        if self.model is None or self.z <= 0:  # the objective is a median or less
             return 1.0
-        missed = (1 - self.model.percentile) / 2 / max(contenders, 1.0)
-        return NormalDist().inv_cdf(1 - missed) / self.z
+        missed = (1 - self.model.percentile) / 2 / contenders
+        return _STANDARD.inv_cdf(1 - missed) / self.z

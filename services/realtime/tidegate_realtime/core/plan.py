@@ -36,6 +36,7 @@ class Plan:
         "_full_by_ns",
         "_need_by_ns",
         "_room_rows",
+        "_times",
         "ahead_rows",
         "at_ns",
         "batches",
@@ -58,6 +59,7 @@ class Plan:
         assert pace.model is not None
         self.pace = pace
         self.model = pace.model
+        self._times = pace.known_times()
         self._free = sorted(free)
         self.at_ns, self.variance = self._free.pop(0)
         """When the open batch starts, and the variance of that."""
@@ -89,13 +91,15 @@ class Plan:
         Returns:
             Whether that was so; if not, nothing has changed.
         """
+        if not self.rows:
+            return False
         total = self.rows + request.rows
         if self._full_by_ns is None:
-            pace = self.pace
-            self._full_by_ns = self.ends_by_ns(pace.cap_rows, self.start)
-            self._need_by_ns = self.ends_by_ns(pace.need_rows, self.start)
+            pace, start = self.pace, self.start
+            self._full_by_ns = self.ends_by_ns(pace.cap_rows, start)
+            self._need_by_ns = self.ends_by_ns(pace.need_rows, start)
             self._room_rows = self.room_rows()
-        if not self.rows or total > self._room_rows:
+        if total > self._room_rows:
             return False
         strict_ns = request.deadline_at_ns - strictness_ns
         if self._full_by_ns < strict_ns:
@@ -126,8 +130,9 @@ class Plan:
             start: When it starts.
         """
         at_ns, variance = start
-        pace, mean_ns = self.pace, self.model.mean_ns(rows)
-        margin_ns = hypot(pace.z * sqrt(variance), self.model.tail_ns(rows) - mean_ns)
+        pace = self.pace
+        mean_ns, spread_ns = self._times.get(rows) or pace.times(rows)
+        margin_ns = hypot(pace.z * sqrt(variance), spread_ns)
         return at_ns + pace.overhead_ns + mean_ns + pace.caution * margin_ns
 
     def close(self) -> None:
@@ -204,7 +209,9 @@ class Plan:
         if not 0 < least_rows < cap_rows or self.ends_by_ns(least_rows, start) >= deadline_ns:
             return 0
         for size in reversed(self.pace.sizes):
-            if size > least_rows and self.ends_by_ns(size, start) < deadline_ns:
+            if size <= least_rows:
+                break
+            if self.ends_by_ns(size, start) < deadline_ns:
                 return size
         return least_rows
 
@@ -225,7 +232,8 @@ class Plan:
         self._full_by_ns = None
 
     def _would_end_ns(self, rows: int) -> int:
-        return self.at_ns + self.pace.overhead_ns + self.model.mean_ns(rows)
+        mean_ns, _ = self._times.get(rows) or self.pace.times(rows)
+        return self.at_ns + self.pace.overhead_ns + mean_ns
 
     def _largest(self, rows: int, first_ns: int) -> int:
         for size in reversed(self.pace.sizes):

@@ -53,10 +53,10 @@ class Shares:
         "_rates",
         "_rates_at_ns",
         "_rows_per_second",
-        "_sole",
         "_standing_by",
         "_virtual",
         "is_contested",
+        "sole",
     )
 
     def __init__(self, pace: Pace, lanes: Lanes, standing_by: Sequence[int]) -> None:
@@ -73,7 +73,8 @@ class Shares:
         self._standing_by = standing_by
         self.is_contested = False
         """Whether several classes have sent within the last ten seconds."""
-        self._sole = _NOBODY  # the only class that has
+        self.sole = _NOBODY
+        """The only class that has; nothing need be told of it."""
         self._rates = tuple(ArrivalRate() for _ in range(LATE))
         self._rates_at_ns = 0
         self._rows_per_second = [0.0] * LATE
@@ -81,12 +82,12 @@ class Shares:
 
     def on_arrival(self, request: Request, now_ns: int) -> None:
         """Take note of a request that may be refused, before it is known whether it will be."""
-        if request.priority == self._sole:
+        if request.priority == self.sole:
             return
-        if self._sole == _NOBODY and not self.is_contested:
-            self._sole = request.priority
+        if self.sole == _NOBODY and not self.is_contested:
+            self.sole = request.priority
             return
-        self._sole = _NOBODY
+        self.sole = _NOBODY
         self.is_contested = True
         self._rates[request.priority - 1].on_arrival(request.rows, Nanoseconds(now_ns))
         if now_ns - self._rates_at_ns >= _RATES_VALID_NS:
@@ -138,4 +139,4 @@ class Shares:
         self._rows_per_second = [rate.rows_per_second(now_ns) for rate in self._rates]
         sending = [each for each, rows in enumerate(self._rows_per_second, 1) if rows]
         if len(sending) == 1:
-            self._sole, self.is_contested = sending[0], False
+            self.sole, self.is_contested = sending[0], False

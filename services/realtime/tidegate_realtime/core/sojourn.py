@@ -11,6 +11,11 @@ from typing import Final
 from tidegate.units import NS_PER_MS, Nanoseconds
 
 INTERVAL_NS: Final = 100 * NS_PER_MS
+_STANDING: Final = 10
+"""Part of the objective below which a wait is no standing queue, whatever can be afforded."""
+_STRICTEST: Final = 2
+"""Part of the objective that strictness takes at most: beyond, nobody would be let in to show that
+waits are short again."""
 
 
 class Sojourn:
@@ -24,21 +29,33 @@ class Sojourn:
         self.strictness_ns = Nanoseconds(0)
         """By how much earlier than its deadline an answer must be foretold."""
 
-    def on_dispatch(self, waited_ns: int, affordable_ns: int, now_ns: Nanoseconds) -> None:
+    def on_dispatch(
+        self, waited_ns: int, busy_ns: int, objective_ns: int, now_ns: Nanoseconds
+    ) -> None:
         """Take in a batch that starts.
 
         Args:
             waited_ns: The shortest wait of its rows.
-            affordable_ns: How long a request can wait and still be answered within the objective.
+            busy_ns: What the call and all beside it take, that is not waiting.
+            objective_ns: How long a request may take in all.
             now_ns: When it starts.
         """
+        self.relax(now_ns)
         if self._least_ns is None or waited_ns < self._least_ns:
             self._least_ns = waited_ns
         if now_ns < self._ends_at_ns:
             return
-        excess_ns = self._least_ns - max(0, affordable_ns)
+        affordable_ns = max(objective_ns - busy_ns, objective_ns // _STANDING)
+        excess_ns = self._least_ns - affordable_ns
         before_ns = self.strictness_ns
         after_ns = before_ns + excess_ns if excess_ns > 0 else before_ns // 2
-        self.strictness_ns = Nanoseconds(after_ns)
+        self.strictness_ns = Nanoseconds(min(after_ns, objective_ns // _STRICTEST))
         self._least_ns = None
         self._ends_at_ns = now_ns + INTERVAL_NS
+
+    def relax(self, now_ns: int) -> None:
+        """Halve the strictness for each whole interval in which nothing has started."""
+        quiet = (now_ns - self._ends_at_ns) // INTERVAL_NS
+        if quiet > 0:
+            self.strictness_ns = Nanoseconds(self.strictness_ns >> min(quiet, 64))
+            self._ends_at_ns += quiet * INTERVAL_NS

@@ -67,9 +67,9 @@ class Waking:
         first_ns = lanes.earliest_deadline_at_ns() if lanes.rows else None
         if first_ns is not None:
             at_ns = min(at_ns, first_ns - self._pace.margin_ns)
-        first_ns = standby.earliest_deadline_at_ns() if standby.rows else None
-        if first_ns is not None:
-            at_ns = min(at_ns, first_ns - self._pace.margin_ns)
+        told_by_ns = standby.told_by_ns() if standby.rows else None
+        if told_by_ns is not None:
+            at_ns = min(at_ns, told_by_ns)
         return at_ns
 
 
