@@ -56,20 +56,29 @@ class _Reach(NamedTuple):
     """Rows/s that batches of at most that size can carry."""
 
 
+class _Known(NamedTuple):
+    """What the model was asked for since it was drawn last."""
+
+    drawings: int
+    """How often it had been."""
+    times: dict[int, Times]
+    """By rows."""
+    fillings: dict[int, tuple[float, int, float]]
+    """By size: the rows that fill it, its mean and its margin, for ``_filling_load``."""
+
+
 class Pace:
     """Cap, need and expected times of one model version."""
 
     __slots__ = (
-        "_drawing",
-        "_fillings",
         "_fresh_rows",
+        "_known",
         "_least_caution",
         "_limits",
         "_load_at_ns",
         "_overhead",
         "_reach",
         "_revision",
-        "_times",
         "calm_rows",
         "cap",
         "cap_rows",
@@ -127,11 +136,9 @@ class Pace:
         """What waits with no more than this until its deadline cannot be answered any more."""
         self.sizes: list[int] = []
         """Allowed sizes up to the cap; empty if they are not known."""
-        self._least_caution = self._caution(1.0)
+        self._least_caution, self._known = self._caution(1.0), _Known(-1, {}, {})
         self._reach, self._limits, self._overhead = _Reach(), limits, overhead
-        self._times: dict[int, Times] = {}  # by rows, what was asked for since the last drawing
-        self._fillings: dict[int, tuple[float, int, float]] = {}  # by size, likewise
-        self._revision = self._drawing = -1
+        self._revision = -1
         self._load_at_ns, self._fresh_rows = Nanoseconds(0), 0
         self.renew()
 
@@ -177,9 +184,9 @@ class Pace:
         """
         model = self.model
         assert model is not None
-        if model.drawings != self._drawing:
-            self._drawing, self._times, self._fillings = model.drawings, {}, {}
-        return self._times
+        if model.drawings != self._known.drawings:
+            self._known = _Known(model.drawings, {}, {})
+        return self._known.times
 
     def times(self, rows: int) -> Times:
         """Ask the model for the times of a batch.
@@ -230,7 +237,7 @@ class Pace:
         enough that two standard deviations more are the size: n + 2·√n = size.
         """
         assert self.objective_ns is not None
-        rows, mean_ns, margin_ns = self._fillings.get(size) or self._filling(size)
+        rows, mean_ns, margin_ns = self._known.fillings.get(size) or self._filling(size)
         left_ns = self.objective_ns - self.overhead_ns - mean_ns - margin_ns
         return self.executors * rows * NS_PER_SECOND / left_ns if left_ns > 0 else inf
 
@@ -239,7 +246,7 @@ class Pace:
         mean_ns, spread_ns = self.times(size)
         margin_ns = hypot(self.z * self.model.std_ns(size), spread_ns)
         filling = size + 2 - 2 * sqrt(size + 1), mean_ns, margin_ns
-        self._fillings[size] = filling
+        self._known.fillings[size] = filling
         return filling
 
     def _follow_load(self) -> bool:
