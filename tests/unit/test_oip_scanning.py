@@ -10,7 +10,7 @@ LENGTHS = [0, 3, 300, 2_047, 2_048, 2_049, 5_000]
 
 
 @pytest.mark.parametrize("length", LENGTHS)
-@pytest.mark.parametrize("filler", [b"0.5,", b"u", b"tru", b"utrue"[:4], b"nul,"])
+@pytest.mark.parametrize("filler", [b"0.5,", b"u", b"tr", b"utrue"[:4], b"nul,"])
 def test_a_word_is_found_wherever_it_stands(length: int, filler: bytes) -> None:
     text = filler * (length // len(filler) + 1)
     for word, at in ((b"true", 2), (b"false", 2), (b"null", 1)):
