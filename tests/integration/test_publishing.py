@@ -3,6 +3,8 @@
 import resource
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +13,17 @@ import pytest
 
 from tests.fixtures import onnx_models
 from tidegate.artifacts.layout import config_key, manifest_key, version_prefix
+from tidegate.artifacts.local import copy_files
 from tidegate.artifacts.manifest import PublishedVersion
 from tidegate.artifacts.store import ArtifactStore
 from tidegate.clock.system import SystemClock
-from tidegate.errors import AliasMovedError, ArtifactError, DigestMismatchError, ModelNotFoundError
+from tidegate.errors import (
+    AliasMovedError,
+    ArtifactError,
+    DigestMismatchError,
+    ModelNotFoundError,
+    PartUnavailableError,
+)
 from tidegate.ids import Alias, ModelName, ModelRef, Version
 from tidegate.inference.model import Model
 from tidegate.inference.opening import open_model
@@ -315,3 +324,27 @@ def test_a_full_disk_is_told_in_one_line_and_leaves_no_version(
     assert done.stderr.startswith("error: ")
     assert "Traceback" not in done.stderr
     assert store.versions(NAME) == []
+
+
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """Let no file grow, as on a disk without room."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_full_disk_is_told_with_the_file_that_found_no_room(
+    store: ArtifactStore, tmp_path: Path
+) -> None:
+    published = put(store, onnx_models.scale(tmp_path / "m.onnx", by=3))
+    folder = tmp_path / "full"
+    with full_disk(), pytest.raises(PartUnavailableError) as refused:
+        copy_files(store.objects, published, folder=folder)
+    assert f"cannot be brought to {folder}/" in str(refused.value)
+    assert "File too large" in str(refused.value)
+    assert "Make room" in str(refused.value)
+    assert list(folder.iterdir()) == []

@@ -4,13 +4,14 @@ import hashlib
 import os
 import secrets
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from tidegate.artifacts.layout import manifest_key, version_prefix
 from tidegate.artifacts.manifest import FileEntry, Manifest, PublishedVersion
-from tidegate.errors import DigestMismatchError
+from tidegate.errors import DigestMismatchError, PartUnavailableError
 from tidegate.ids import ModelTag
 from tidegate.objects.port import ObjectStore
 
@@ -46,6 +47,7 @@ def fetch_version(
 
     Raises:
         DigestMismatchError: A file is not the published one.
+        PartUnavailableError: The cache cannot be written, as on a full disk.
     """
     manifest, tag = published.manifest, published.tag
     in_place = objects.local_path(manifest_key(tag.name, tag.version))
@@ -64,12 +66,15 @@ def copy_files(objects: ObjectStore, published: PublishedVersion, *, folder: Pat
 
     Raises:
         DigestMismatchError: A file is not the published one.
+        PartUnavailableError: The folder cannot be written, as on a full disk.
     """
     prefix = version_prefix(published.tag.name, published.tag.version)
     for path, entry in published.manifest.files.items():
         target = folder / path
-        if _sha256_of(target) != entry.sha256:
-            _download(objects, prefix + path, target, entry, where=f"{published.tag} {path}")
+        where = f"{published.tag} {path}"
+        with _explaining(target, where=where):
+            if _sha256_of(target) != entry.sha256:
+                _download(objects, prefix + path, target, entry, where=where)
 
 
 def verify_files(objects: ObjectStore, prefix: str, manifest: Manifest) -> list[str]:
@@ -110,6 +115,18 @@ def _download(
         part.replace(target)
     finally:
         part.unlink(missing_ok=True)  # also on Ctrl-C: leave no orphan behind
+
+
+@contextmanager
+def _explaining(target: Path, *, where: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise PartUnavailableError(
+            f"{where} cannot be brought to {target}: {error.strerror or error}. Nothing was "
+            f"loaded. Make room there, let user id {os.geteuid()} write there, or name another "
+            "folder; then repeat."
+        ) from error
 
 
 def _check(target: Path, entry: FileEntry, *, where: str) -> None:

@@ -120,6 +120,7 @@ class ArtifactStore:
         Raises:
             ModelNotFoundError: There is no such version.
             DigestMismatchError: A file is not the published one.
+            PartUnavailableError: The store does not answer, or the cache cannot be written.
         """
         return fetch_version(self.objects, self.published(name, version), cache=cache)
 
@@ -129,6 +130,7 @@ class ArtifactStore:
         Raises:
             ModelNotFoundError: There is no such version.
             DigestMismatchError: A file is not the published one.
+            PartUnavailableError: The store does not answer, or the folder cannot be written.
         """
         published = self.published(name, version)
         copy_files(self.objects, published, folder=folder)
