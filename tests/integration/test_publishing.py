@@ -348,3 +348,15 @@ def test_a_full_disk_is_told_with_the_file_that_found_no_room(
     assert "File too large" in str(refused.value)
     assert "Make room" in str(refused.value)
     assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["m.json", "m.txt", "m.onnxtxt", "m.textproto"])
+def test_a_file_is_a_model_by_its_bytes_whatever_its_name_ends_in(
+    store: ArtifactStore, tmp_path: Path, name: str
+) -> None:
+    file = tmp_path / name
+    file.write_text("no model { at all")
+    with pytest.raises(ArtifactError, match=f"{name} cannot be read as an ONNX model"):
+        put(store, file)
+    onnx_models.scale(tmp_path / "m.onnx", by=3).replace(file)
+    assert put(store, file).tag.version == 1

@@ -54,8 +54,8 @@ def external_files(file: Path) -> tuple[str, ...]:
 
 
 def _load(file: Path) -> onnx.ModelProto:
-    try:
-        return onnx.load(file, load_external_data=False)
+    try:  # by the bytes: left to itself, onnx picks a parser of text by the ending of the name
+        return onnx.load(file, format="protobuf", load_external_data=False)
     except (DecodeError, OSError) as error:
         raise ArtifactError(f"{file.name} cannot be read as an ONNX model: {error}") from error
 
