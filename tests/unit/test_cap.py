@@ -135,6 +135,17 @@ def test_a_miss_by_a_nanosecond_does_not_read_as_kept(needed_ns: int, shown: str
     assert f"takes {shown} ms at p99.9, the objective is 50 ms" in refused.message("risk@7")
 
 
+@pytest.mark.parametrize(("objective_ns", "shown"), [(4_000, "0.004"), (1, "0.000001")])
+def test_an_objective_below_a_hundredth_of_a_millisecond_is_told_as_it_was_set(
+    objective_ns: int, shown: str
+) -> None:
+    refused = Infeasible(
+        needed_ns=Nanoseconds(20_001), objective_ns=Nanoseconds(objective_ns), percentile=0.99
+    )
+    message = refused.message("risk@7")
+    assert f"takes 0.020001 ms at p99, the objective is {shown} ms" in message
+
+
 def test_an_objective_below_two_calls_warns() -> None:
     model = measured({1: 30.0, 2: 31.0})
     assert cap_of(model, slo_ms=60).warning is None

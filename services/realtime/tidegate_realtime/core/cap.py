@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from tidegate.units import Nanoseconds
+from tidegate.units import NS_PER_MS, Nanoseconds
 from tidegate_realtime.core.latency_model import LatencyModel
 
 KNEE_SHARE: Final = 0.97
@@ -146,5 +146,10 @@ def _warning(model: LatencyModel, objective_ns: int, overhead_ns: int, executors
 
 
 def _ms(nanoseconds: int) -> str:
-    """Write milliseconds to the next hundredth above, so that a bound never reads as kept."""
+    """Write milliseconds, below one every digit, else to the next hundredth above.
+
+    So a bound never reads as kept that is not, and a short one never as zero.
+    """
+    if nanoseconds < NS_PER_MS:
+        return f"{nanoseconds / NS_PER_MS:.6f}".rstrip("0").removesuffix(".")
     return f"{math.ceil(nanoseconds / 10_000) / 100:g}"
