@@ -62,7 +62,8 @@ def parse_version(text: str) -> Version:
     """
     if not _VERSION.fullmatch(text):
         raise InvalidIdError(
-            f"{text[:80]!r} is no version: it must be an integer above 0 without leading zero."
+            f"{text[:80]!r} is no version: it must be an integer above 0, without leading zero "
+            "and with at most 9 digits."
         )
     return Version(int(text))
 

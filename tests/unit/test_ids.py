@@ -54,6 +54,12 @@ def test_a_version_is_an_integer_above_zero_without_leading_zero(text: str) -> N
         parse_version(text)
 
 
+def test_a_version_that_is_too_long_is_told_how_long_it_may_be() -> None:
+    assert parse_version("9" * 9) == 999_999_999
+    with pytest.raises(InvalidIdError, match="with at most 9 digits"):
+        parse_version("1" * 10)
+
+
 @pytest.mark.parametrize("text", ["", "Stable", "7", "a" * 33, "a.b"])
 def test_an_alias_never_looks_like_a_version(text: str) -> None:
     with pytest.raises(InvalidIdError, match="no alias"):
