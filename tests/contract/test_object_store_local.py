@@ -6,6 +6,7 @@ import io
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -346,3 +347,25 @@ def test_where_no_link_can_be_made_the_bytes_are_copied_with_their_time(tmp_path
         origin.unlink()
     assert side.read_bytes() == b"rows"
     assert side.stat().st_mtime_ns == 1_700_000_000_123_456_789
+
+
+def test_a_folder_that_is_gone_is_a_store_that_is_away_and_not_an_empty_one(
+    root: Path, store: LocalObjectStore
+) -> None:
+    assert store.get("a") is None  # before the first write nothing is amiss
+    assert list(store.keys("")) == []
+    store.put_if_absent("a", b"x")
+    etag = head(store, "a").etag
+    root.rename(root.with_name("elsewhere"))
+    reads: list[Callable[[], object]] = [
+        lambda: store.head("a"),
+        lambda: store.get("a"),
+        lambda: store.open("a", etag=etag),
+        lambda: store.replace("a", b"y", etag=etag),
+        lambda: list(store.keys("")),
+    ]
+    for read in reads:
+        with pytest.raises(StoreUnavailableError, match=f"the store {root}: No such file"):
+            read()
+    root.with_name("elsewhere").rename(root)
+    assert head(store, "a").etag == etag

@@ -52,15 +52,18 @@ class LocalObjectStore:
 
     Symbolic links are followed as long as they stay below the folder; listings show linked
     files but do not enter linked folders (their files stand in their real place already).
+    A folder that was there and is gone is a store that is away, not one that is empty.
     """
 
     def __init__(self, root: Path, *, lock_wait_ns: int = _LOCK_WAIT_NS) -> None:
         self._url = os.path.abspath(root)
         self._root = Path(os.path.realpath(root))
         self._lock_wait_ns = lock_wait_ns
+        self._was_there = False
         with self._explaining(""):
             if self._root.exists() and not self._root.is_dir():
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+            self._check_there()
 
     @property
     def url(self) -> str:
@@ -69,7 +72,7 @@ class LocalObjectStore:
 
     def head(self, key: str) -> ObjectHead | None:
         """Return etag and size; reads at most 128 KiB of the file."""
-        path = self._path(key)
+        path = self._path_to_read(key)
         with self._explaining(key), _opened(path) as file:
             if not file:
                 return None
@@ -78,7 +81,7 @@ class LocalObjectStore:
 
     def get(self, key: str) -> StoredObject | None:
         """Read a file whole; the etag belongs to just these bytes."""
-        path = self._path(key)
+        path = self._path_to_read(key)
         with self._explaining(key), _opened(path) as file:
             return StoredObject(etag=_etag_of(file), body=file.read()) if file else None
 
@@ -88,7 +91,7 @@ class LocalObjectStore:
         Raises:
             ObjectChangedError: The file is gone or has another etag.
         """
-        path = self._path(key)
+        path = self._path_to_read(key)
         with self._explaining(key):
             file = _open(path)
             if file and _etag_of(file) == etag:
@@ -114,7 +117,7 @@ class LocalObjectStore:
         Raises:
             StoreUnavailableError: Also when the lock was not free within the time limit.
         """
-        path = self._path(key)
+        path = self._path_to_read(key)
         with self._explaining(key):
             if _etag_at(path) != etag:  # also: no lock file beside what is not there
                 return Refused()
@@ -158,6 +161,8 @@ class LocalObjectStore:
                 cannot be read, and leaving it out would lose rows in silence.
         """
         folder, slash, _ = check_prefix(prefix).rpartition("/")
+        with self._explaining(""):
+            self._check_there()
         return usable_keys(self._walk(folder + slash, prefix), url=self.url)
 
     def local_path(self, key: str) -> Path:
@@ -166,6 +171,18 @@ class LocalObjectStore:
 
     def _path(self, key: str) -> Path:
         return self._below_root(self._root / check_key(key))
+
+    def _path_to_read(self, key: str) -> Path:
+        path = self._path(key)
+        with self._explaining(""):
+            self._check_there()
+        return path
+
+    def _check_there(self) -> None:
+        if self._root.exists():
+            self._was_there = True
+        elif self._was_there:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
 
     def _below_root(self, path: Path) -> Path:
         target = Path(os.path.realpath(path))
