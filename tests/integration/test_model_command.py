@@ -120,3 +120,10 @@ def test_what_batch_mates_change_is_said_in_words(
     for version, words in said.items():
         assert run(["model", "show", f"m@{version}"]) == 0
         assert f"  batch-mates {words}\n" in capsys.readouterr().out
+
+
+def test_a_list_of_nothing_says_where_nothing_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["model", "list", "--store", str(tmp_path / "mistyped")]) == 0
+    assert capsys.readouterr().out == f"no model is published in {tmp_path}/mistyped yet\n"

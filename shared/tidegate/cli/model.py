@@ -91,7 +91,8 @@ def list_models(**common: str | None) -> None:
         (name, _join(versions), problem or _pairs(aliases))
         for name, versions, aliases, problem in found
     ]
-    text = table(("model", "versions", "aliases"), rows) if rows else "no model is published yet"
+    empty = f"no model is published in {store.objects.url} yet"
+    text = table(("model", "versions", "aliases"), rows) if rows else empty
     keys = ("name", "versions", "aliases", "problem")
     models = [dict(zip(keys, row, strict=True)) for row in found]
     emit({"store": store.objects.url, "models": models}, json_to=common["json_to"], text=text)
