@@ -63,6 +63,15 @@ def test_what_cannot_be_served_is_refused_in_one_sentence(
     assert hint in last
 
 
+def test_more_threads_than_cores_are_refused_before_they_stand_in_each_others_way(
+    store: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIDEGATE_SERVE__THREADS", "9999")
+    assert serve(store) == 2
+    last = capsys.readouterr().err.strip().splitlines()[-1]
+    assert last.startswith("error: serve.threads = 9999, and this process may use ")
+
+
 @pytest.mark.field_fault("S-13", "S-19")
 def test_an_objective_that_one_row_misses_is_one_sentence_at_the_start(
     store: Path, capsys: pytest.CaptureFixture[str]

@@ -1,6 +1,5 @@
 """What runs a version; slow and blocking, for a thread."""
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -66,11 +65,6 @@ def _open(plan: Plan, model: Model, clock: Clock) -> Executing:
         sizes=sizes or POWERS_OF_TWO,
         is_padded=sizes is not None,
     )
-
-
-def count_cores() -> int:
-    """Return how many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _check_memory(plan: Plan, model: Model, least_rows: int) -> None:

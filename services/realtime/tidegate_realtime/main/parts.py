@@ -20,7 +20,7 @@ from tidegate_realtime.api.servers.sockets import check_free, claim
 from tidegate_realtime.api.servers.tls import Tls
 from tidegate_realtime.api.shelf import CatalogueShelf
 from tidegate_realtime.core.lifecycle import Lifecycle
-from tidegate_realtime.main.executing import count_cores
+from tidegate_realtime.main.cores import count_cores
 from tidegate_realtime.main.guarding import build_policy, connection_limits
 from tidegate_realtime.main.starting import Plan
 from tidegate_realtime.main.versions import StoredVersions

@@ -16,6 +16,7 @@ from tidegate.observability import configure_logging, get_logger
 from tidegate.settings import Settings, load_settings
 from tidegate_realtime.api.servers.sockets import check_free, numeric_host
 from tidegate_realtime.api.servers.tls import Tls
+from tidegate_realtime.main.cores import check_threads, count_cores
 from tidegate_realtime.main.grpc import check_grpc
 from tidegate_realtime.main.guarding import check_reach, open_keys, open_tls
 from tidegate_realtime.settings import ServeSettings
@@ -82,6 +83,7 @@ def make_plan(*, config: Path | None, flags: Mapping[str, object], slo_ms: float
     """
     settings = load_settings(config=config, flags=flags)
     serve = settings.section(ServeSettings)
+    check_threads(serve.threads, cores=count_cores())
     host = numeric_host(serve.host)
     keys = open_keys(settings.base.keys_file)
     check_reach(host, serve, keys)

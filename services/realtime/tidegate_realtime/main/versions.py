@@ -17,8 +17,9 @@ from tidegate_realtime.api.metrics import MeasuredBackend
 from tidegate_realtime.api.served import ServedVersion
 from tidegate_realtime.core.asked import Pointed
 from tidegate_realtime.core.limits import BatchLimits
+from tidegate_realtime.main.cores import count_cores
 from tidegate_realtime.main.driving import build_driver
-from tidegate_realtime.main.executing import Executing, count_cores, open_backend
+from tidegate_realtime.main.executing import Executing, open_backend
 from tidegate_realtime.main.starting import Plan
 from tidegate_realtime.runtime.promise import Promise
 from tidegate_realtime.runtime.sharing import SharedExecutors
