@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from tidegate.clock.system import SystemClock
 from tidegate.errors import SettingError
@@ -65,3 +66,11 @@ def test_a_file_of_keys_that_is_none_stops_the_start(tmp_path: Path) -> None:
 def test_names_are_compared_without_case() -> None:
     policy = build_policy(serve(hosts=["API.Example"], admin_hosts=["Ops"]), None)
     assert [*policy.hosts, *policy.admin_hosts] == ["api.example", "ops"]
+
+
+@pytest.mark.parametrize("name", ["a:80", "http://a", "a/", "", "*", "::1", "a b"])
+def test_a_name_that_no_request_could_bear_is_refused(name: str) -> None:
+    for setting in ("hosts", "admin_hosts"):
+        with pytest.raises(ValidationError, match="without a port"):
+            serve(**{setting: [name]})
+    assert serve(hosts=["API.example", "192.0.2.7", "[::1]"]).hosts[2] == "[::1]"

@@ -1,5 +1,6 @@
 """``[serve]`` of ``tidegate.toml``: the gateway's own settings."""
 
+import re
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
@@ -23,8 +24,23 @@ def _backend(text: str) -> str:
     return text
 
 
+_HOST_NAME: Final = re.compile(r"\[[0-9a-f:.]+\]|[a-z0-9._-]+", re.IGNORECASE)
+
+
+def _host_name(text: str) -> str:
+    if not _HOST_NAME.fullmatch(text):
+        raise ValueError(
+            f"{text[:80]!r} is no name: expected it as in a URL but without a port, such as "
+            "api.example, 192.0.2.7 or [::1]"
+        )
+    return text
+
+
 def _model_ref(text: str) -> str:
     return str(ModelRef.parse(text))
+
+
+HostName = Annotated[str, AfterValidator(_host_name)]
 
 
 class ServeSettings(Section):
@@ -61,9 +77,9 @@ class ServeSettings(Section):
     """How long a stop waits for requests in progress. Kubernetes kills after 30 s."""
     anonymous_predict: bool = False
     """Let anybody who reaches ``host`` predict, without a key; nothing else is opened by it."""
-    hosts: tuple[str, ...] = ()
+    hosts: tuple[HostName, ...] = ()
     """The only names, without a port, by which callers may address ``host``; none: any."""
-    admin_hosts: tuple[str, ...] = ()
+    admin_hosts: tuple[HostName, ...] = ()
     """Names of the admin listener besides ``localhost`` and ``127.0.0.1``, without a port."""
     trace_stages: bool = False
     """Time each stage of each request for ``/metrics``; it costs some 3 µs a request."""
