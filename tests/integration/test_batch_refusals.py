@@ -61,6 +61,8 @@ def test_every_problem_of_every_file_is_listed_at_once(place: Place) -> None:
         rf"{folder}/rows-05\.parquet: expected a Parquet file, found .*cannot be read as Parquet",
     ):
         assert re.search(line, message), line
+    assert message.count("rows-05.parquet") == 1
+    assert ".." not in message
 
 
 def test_missing_values_without_a_default_are_counted(place: Place) -> None:

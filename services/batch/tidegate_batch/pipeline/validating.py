@@ -86,7 +86,8 @@ def _describe(
         try:
             shape = source.describe(file)
         except JobError as error:
-            return _problem(file.source, "a Parquet file", str(error))
+            told = str(error).removeprefix(f"{file.source} ")  # which the problem names itself
+            return _problem(file.source, "a Parquet file", f"one that {told}")
         twice = [name for name, count in Counter(shape.schema.names).items() if count > 1]
         return _problem(file.source, "each column once", f"{twice} twice") if twice else shape
 

@@ -207,7 +207,8 @@ def _explaining(what: str) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, OSError) as error:
+        told = str(error).rstrip(".")
         raise JobError(
-            f"{what} cannot be read as Parquet: {error}. Write the file again, or leave it out "
+            f"{what} cannot be read as Parquet: {told}. Write the file again, or leave it out "
             "with a narrower --input."
         ) from error
