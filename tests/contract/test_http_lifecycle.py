@@ -20,7 +20,7 @@ from tests.fixtures.gateways import (
 )
 
 SLOW = "/v1/models/slow:predict"
-LONG = 250
+LONG = 800
 """Turns of the slow model that take some hundred milliseconds, on any machine."""
 
 every_server = pytest.mark.parametrize("server", SERVERS)
