@@ -1,13 +1,16 @@
 """What ``tidegate serve`` refuses, in one sentence and before anything listens."""
 
 import re
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.fixtures import onnx_models
-from tests.fixtures.gateways import free_port, publish_models
+from tests.fixtures.gateways import command, free_port, publish_models
 from tidegate.artifacts.store import ArtifactStore
 from tidegate.cli import run
 from tidegate.clock.system import SystemClock
@@ -144,3 +147,31 @@ def test_granian_is_not_run_at_half_its_speed(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setitem(sys.modules, "uvloop", None)
     with pytest.raises(SettingError, match="uvloop"):
         check_loop()
+
+
+def test_a_stop_during_the_warm_up_does_not_wait_for_its_end(store: Path) -> None:
+    admin_port = free_port()
+    slow = ["--model", "echo", "--backend", "emulated:linear:5:300", "--slo-ms", "5000"]
+    with subprocess.Popen(
+        command(store, free_port(), admin_port, *slow),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as gateway:
+        try:
+            while "warming" not in states(admin_port):
+                assert gateway.poll() is None
+            gateway.send_signal(signal.SIGTERM)
+            announced, logged = gateway.communicate(timeout=60)
+        finally:
+            gateway.kill()
+    assert (gateway.returncode, announced) == (0, "")
+    assert "model_ready" not in logged
+
+
+def states(admin_port: int) -> str:
+    """Return what the operator is told of the models; nothing while nobody listens."""
+    try:
+        return httpx.get(f"http://127.0.0.1:{admin_port}/admin/v1/models").text.lower()
+    except httpx.TransportError:
+        return ""

@@ -73,7 +73,7 @@ async def _serve(
     admin = await build_admin(plan, parts, admin_socket)
     operating = tasks.create_task(_until_stopped(admin, stopping), name="admin listener")
     try:
-        await parts.host.start()
+        await _start(parts, stopping, tasks)
         if not stopping.is_set():
             await _answer(plan, parts, stopping, tasks)
     finally:
@@ -81,6 +81,25 @@ async def _serve(
         admin.stop()
         await _close(parts)  # whoever waits for a load there is told that there will be none
         await asyncio.wait({operating})  # cancelled, it would leave its socket to the loop
+
+
+async def _start(parts: Parts, stopping: asyncio.Event, tasks: asyncio.TaskGroup) -> None:
+    """Bring the models, unless a signal comes first: nobody needs them then."""
+
+    async def cut_short() -> None:
+        await stopping.wait()
+        patience.reschedule(0)
+
+    try:
+        async with asyncio.timeout(None) as patience:
+            cutting = tasks.create_task(cut_short(), name="stop before the start")
+            try:
+                await parts.host.start()
+            finally:
+                cutting.cancel()
+    except TimeoutError:
+        if not stopping.is_set():
+            raise
 
 
 async def _answer(
