@@ -25,7 +25,7 @@ from tidegate.client import (
     UnauthorizedError,
 )
 
-ARRIVALS, ENDINGS = "tidegate_arrivals_total", "tidegate_requests_total"
+BATCHES, ENDINGS = "tidegate_batches_total", "tidegate_requests_total"
 ROW = {"id": 1, "a": 0.5}
 CONFIG = "".join(
     f"[models.{name}]\nslo_ms = 20000\n" for name in ("echo", "ids", "lookup", "table")
@@ -126,15 +126,16 @@ async def test_tasks_share_a_client_and_its_connections(gateway: Gateway) -> Non
 
 async def test_a_cancelled_call_leaves_the_gateways_queue(gateway: Gateway) -> None:
     async with AsyncClient(gateway.url, timeout_ms=60_000) as client, asyncio.TaskGroup() as group:
-        arrived = await asyncio.to_thread(gateway.metric, ARRIVALS, model="slow")
+        batches = await asyncio.to_thread(gateway.metric, BATCHES, model="slow")
         ended = {"model": "slow", "outcome": "cancelled"}
         before = await asyncio.to_thread(gateway.metric, ENDINGS, **ended)
-        running = group.create_task(client.predict("slow", instances=[[400.0]]))
+        running = group.create_task(client.predict("slow", instances=[[1_500.0]]))
+        await asyncio.to_thread(gateway.wait_for, batches + 1, BATCHES, model="slow")
         waiting = group.create_task(client.predict("slow", instances=[[1.0]]))
-        await asyncio.to_thread(gateway.wait_for, arrived + 2, ARRIVALS, model="slow")
+        await asyncio.to_thread(gateway.wait_for, 1, "tidegate_queue_rows", model="slow")
         waiting.cancel()
         await asyncio.to_thread(gateway.wait_for, before + 1, ENDINGS, **ended)
-    assert running.result().predictions == [[400.0]]
+    assert running.result().predictions == [[1_500.0]]
 
 
 def test_a_gateway_that_is_gone_is_said_to_be(tmp_path: Path) -> None:
