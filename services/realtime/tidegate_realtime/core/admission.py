@@ -278,7 +278,7 @@ class Admission:
         """
         pace = self._pace
         assert pace.model is not None
-        if start_ns >= (request.arrived_at_ns + request.deadline_at_ns) // 2:
+        if start_ns >= request.half_time_at_ns:
             return False
         expected = pace.rows_per_second * (start_ns - request.arrived_at_ns) / NS_PER_SECOND
         fewest = max(0.0, expected - FLUCTUATION * sqrt(max(0.0, expected)))

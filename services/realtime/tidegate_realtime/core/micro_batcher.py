@@ -283,11 +283,10 @@ class MicroBatcher:
         """Refuse a request, or let it stand by; return whether anything has changed by it."""
         if refusal.is_open:
             self._ledger.hold(request)
-            standby = self._standby
-            self._endings.refuse_held(standby.hold(request, refusal), commands)
             start_ns = self._executors.free_at_ns(self.pace.model, now_ns)
-            crowded_out = standby.take_crowded_out(self._lanes.rows, start_ns)
-            self._endings.refuse_held(crowded_out, commands)
+            gone = self._standby.hold(request, refusal)
+            gone += self._standby.take_crowded_out(self._lanes.rows, start_ns)
+            self._endings.refuse_held(gone, commands)
             return True
         is_idle = not (self._executors.running or self._bisection.waiting)
         is_idle = is_idle and (self.seat is None or self.seat.may_probe(now_ns))

@@ -133,6 +133,11 @@ class Request:
     stands_for_rows: int = 0
     """Of a probe: the rows of the request that was refused, which may be more than its own."""
 
+    @property
+    def half_time_at_ns(self) -> int:
+        """When half of its time has passed: whoever is refused by then can still go elsewhere."""
+        return (self.arrived_at_ns + self.deadline_at_ns) // 2
+
 
 def check_arrival(request: Request) -> None:
     """Refuse what cannot arrive.

@@ -76,7 +76,7 @@ class Standby:
             request
             for request in self._held
             if begin_ns + model.mean_ns(request.rows) >= request.deadline_at_ns
-            or start_ns >= told_by_ns(request)
+            or start_ns >= request.half_time_at_ns
         ]
         return [self._pop(request) for request in lost]
 
@@ -101,7 +101,7 @@ class Standby:
         """Return by when the first of all who stand by must be told; ``None`` if nobody does."""
         margin_ns = self._pace.margin_ns
         return min(
-            (min(told_by_ns(each), each.deadline_at_ns - margin_ns) for each in self._held),
+            (min(each.half_time_at_ns, each.deadline_at_ns - margin_ns) for each in self._held),
             default=None,
         )
 
@@ -151,11 +151,6 @@ class Standby:
         self.rows += rows
         self.rows_by_class[request.priority - 1] += rows
         self.byte_count += size_bytes
-
-
-def told_by_ns(request: Request) -> int:
-    """Return when half of the time of a request has passed."""
-    return (request.arrived_at_ns + request.deadline_at_ns) // 2
 
 
 def _deadline(request: Request) -> Nanoseconds:
