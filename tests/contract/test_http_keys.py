@@ -207,6 +207,7 @@ def test_explain_shows_its_key(guarded: Guarded) -> None:
     command = [sys.executable, "-m", "tidegate", "explain", url, "echo", "--window-s", "0.1"]
     without = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (without.returncode, "set TIDEGATE_KEY" in without.stderr) == (1, True)
+    assert "(code: unauthenticated)" in without.stderr
     key = guarded.headers["admin"]["authorization"].removeprefix("Bearer ")
     told = subprocess.run(
         command, capture_output=True, text=True, timeout=60, check=False, env={"TIDEGATE_KEY": key}

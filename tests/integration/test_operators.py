@@ -1,5 +1,6 @@
 """A command that asks a gateway, where something else answers; the key stays here."""
 
+import json
 import socketserver
 import threading
 from collections.abc import Iterator
@@ -7,8 +8,13 @@ from contextlib import contextmanager
 
 import pytest
 
+from tidegate.cli import run
 from tidegate.cli.operators import ask_gateway
-from tidegate.errors import PartUnavailableError
+from tidegate.errors import PartUnavailableError, TidegateError
+from tidegate.keys.errors import ForbiddenError, UnauthenticatedError
+
+SECRET = "s3cret-" * 6 + "x"
+KEY = f"tg_0123456789ab_{SECRET}"
 
 
 @contextmanager
@@ -38,14 +44,14 @@ def http(status: str, body: bytes = b"", *headers: str) -> bytes:
 
 @pytest.mark.parametrize("status", ["301 Moved", "302 Found", "307 Temporary", "308 Permanent"])
 def test_a_key_does_not_follow_a_redirect(monkeypatch: pytest.MonkeyPatch, status: str) -> None:
-    monkeypatch.setenv("TIDEGATE_KEY", "tg_abc_secret")
+    monkeypatch.setenv("TIDEGATE_KEY", KEY)
     with (
         answering(http("200 OK", b"{}")) as (elsewhere, heard),
         answering(http(status, b"", f"Location: {elsewhere}/x")) as (url, asked),
         pytest.raises(PartUnavailableError, match="a redirect, which is not followed"),
     ):
         ask_gateway(url, "/x", timeout_s=5)
-    assert b"tg_abc_secret" in asked[0]
+    assert KEY.encode() in asked[0]
     assert heard == []
 
 
@@ -68,3 +74,46 @@ def test_what_is_no_gateway_is_said_to_be_none(answer: bytes, said: str) -> None
         pytest.raises(PartUnavailableError, match=said),
     ):
         ask_gateway(url, "/x", timeout_s=5)
+
+
+@pytest.mark.parametrize("text", [SECRET, f"{KEY}\n", f" {KEY}", f'"{KEY}"', "tg_abc_é", KEY[:-1]])
+def test_what_is_no_key_is_said_by_the_name_of_its_variable_and_not_sent(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    monkeypatch.setenv("TIDEGATE_KEY", text)
+    with answering(http("200 OK", b"{}")) as (url, heard):
+        assert run(["model", "load", "risk", "--url", url]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("error: TIDEGATE_KEY holds no key: ")
+    assert told.endswith("unset it for a gateway without keys (code: setting_invalid)\n")
+    assert SECRET not in told
+    assert heard == []
+
+
+@pytest.mark.parametrize(
+    ("status", "refusal"),
+    [("401 Unauthorized", UnauthenticatedError), ("403 Forbidden", ForbiddenError)],
+)
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        (KEY, "refuses the key in TIDEGATE_KEY: Why. It wants scope admin; tidegate keys create"),
+        ("", "asks for a key: set TIDEGATE_KEY to one of scope admin; tidegate keys create"),
+    ],
+)
+def test_a_key_that_is_refused_or_missing_is_no_gateway_that_is_away(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    status: str,
+    refusal: type[TidegateError],
+    key: str,
+    said: str,
+) -> None:
+    monkeypatch.setenv("TIDEGATE_KEY", key)
+    body = json.dumps({"error": "Why.", "code": refusal.code}).encode()
+    with answering(http(status, body)) as (url, _):
+        assert run(["model", "load", "risk", "--url", url]) == 1
+    told = capsys.readouterr().err
+    assert told.startswith(f"error: {url} {said}")
+    assert told.endswith(f"(code: {refusal.code})\n")
+    assert SECRET not in told

@@ -14,18 +14,20 @@ from urllib.request import (
     build_opener,
 )
 
-from tidegate.cli.credentials import authorization
+from tidegate.cli.credentials import KEY_VARIABLE, authorization
 from tidegate.errors import (
     ModelNotFoundError,
     PartUnavailableError,
     SettingError,
     TidegateError,
 )
+from tidegate.keys.errors import ForbiddenError, UnauthenticatedError
 
 Json = Mapping[str, Any]
 
 DEFAULT_URL: Final = "http://127.0.0.1:8002"
 _REDIRECTS: Final = range(300, 400)
+_OF_KEYS: Final = {error.code: error for error in (UnauthenticatedError, ForbiddenError)}
 _ELSEWHERE: Final = frozenset({"", "route_not_found", "method_not_allowed"})
 
 
@@ -45,7 +47,9 @@ def ask_gateway(url: str, path: str, *, timeout_s: float, method: str = "GET") -
         method: ``POST`` for what changes something.
 
     Raises:
-        SettingError: ``url`` is none.
+        SettingError: ``url`` is none, or ``TIDEGATE_KEY`` no key.
+        UnauthenticatedError: It asks for a key, or does not know the one that was shown.
+        ForbiddenError: The key is not for operators.
         PartUnavailableError: Nobody answers there, or something else does.
         ModelNotFoundError: It has no such model or version.
         GatewayRefusedError: It says no.
@@ -58,7 +62,7 @@ def ask_gateway(url: str, path: str, *, timeout_s: float, method: str = "GET") -
             answer = json.load(reply)
     except HTTPError as error:
         with error:
-            raise _refusal(error, address) from None
+            raise _refusal(error, address, was_shown="Authorization" in headers) from None
     except ValueError:
         raise _no_gateway(address, "what answers there sends no JSON") from None
     except (URLError, TimeoutError, ConnectionError) as error:
@@ -100,7 +104,7 @@ def _checked(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
 
 
-def _refusal(error: HTTPError, address: str) -> TidegateError:
+def _refusal(error: HTTPError, address: str, *, was_shown: bool) -> TidegateError:
     """Turn a reply that is no answer into an error of ours."""
     if error.code in _REDIRECTS:
         return PartUnavailableError(
@@ -112,12 +116,20 @@ def _refusal(error: HTTPError, address: str) -> TidegateError:
         code, message = str(told["code"]), str(told["error"])
     except (ValueError, KeyError, TypeError, OSError, HTTPException):
         code, message = "", f"it answers {error.code}"
-    if code in {"unauthenticated", "forbidden"}:
-        return PartUnavailableError(
-            f"{address} asks for a key of scope admin ({message}); set TIDEGATE_KEY to one"
-        )
+    if code in _OF_KEYS:
+        return _OF_KEYS[code](_about_the_key(message, address, was_shown=was_shown))
     if code in {"model_not_found", "version_not_served"}:
         return ModelNotFoundError(message)
     if code in _ELSEWHERE:
         return _no_gateway(address, message)
     return GatewayRefusedError(f"{message} (the gateway's code: {code})")
+
+
+def _about_the_key(message: str, address: str, *, was_shown: bool) -> str:
+    """Name the variable that is to be set, and what makes a key for it."""
+    make = "tidegate keys create --scope admin makes one, for the file that the gateway reads"
+    if was_shown:
+        return (
+            f"{address} refuses the key in {KEY_VARIABLE}: {message} It wants scope admin; {make}"
+        )
+    return f"{address} asks for a key: set {KEY_VARIABLE} to one of scope admin; {make}"
