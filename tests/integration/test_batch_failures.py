@@ -44,7 +44,7 @@ from tidegate_batch.pipeline.identity import this_process
 from tidegate_batch.pipeline.record import JobRecord
 from tidegate_batch.pipeline.seat import take_seat
 from tidegate_batch.pipeline.submission import submit
-from tidegate_batch.ports import Assignment, Refused, WorkerEvent, WorkerLost, WorkerSaid
+from tidegate_batch.ports import Assignment, ReadRows, Refused, WorkerEvent, WorkerLost, WorkerSaid
 from tidegate_batch.sources.parquet import ParquetSource
 
 ROWS = 200
@@ -254,11 +254,11 @@ class ShortSource(ParquetSource):
         rows: int,
         columns: Sequence[str],
         batch_rows: int,
-    ) -> Iterator[pa.RecordBatch]:
-        for batch in super().read(
+    ) -> Iterator[ReadRows]:
+        for read in super().read(
             planned, first_row=first_row, rows=rows, columns=columns, batch_rows=batch_rows
         ):
-            yield batch.slice(1)
+            yield ReadRows(batch=read.batch.slice(1), row_index=read.row_index[1:])
 
 
 @pytest.mark.field_fault("B-37")

@@ -91,11 +91,13 @@ def planned(store_url: str, tmp_path: Path) -> PlannedInput:
 def ids(
     source: ParquetSource, planned: PlannedInput, first_row: int, rows: int, batch_rows: int = 4
 ) -> list[object]:
-    batches = list(
+    read = list(
         source.read(planned, first_row=first_row, rows=rows, columns=["id"], batch_rows=batch_rows)
     )
-    assert all(1 <= batch.num_rows <= batch_rows for batch in batches)
-    return [value for batch in batches for value in batch.column("id").to_pylist()]
+    assert all(1 <= part.batch.num_rows <= batch_rows and not part.bad for part in read)
+    index = [row for part in read for row in part.row_index]
+    assert index == list(range(first_row, first_row + rows))
+    return [value for part in read for value in part.batch.column("id").to_pylist()]
 
 
 def test_any_range_is_read_whole_and_in_order(planned: PlannedInput) -> None:
@@ -108,10 +110,10 @@ def test_any_range_is_read_whole_and_in_order(planned: PlannedInput) -> None:
 def test_batches_end_at_the_same_rows_whoever_reads_from_where(planned: PlannedInput) -> None:
     def ends(first_row: int, rows: int, source: ParquetSource) -> set[int]:
         end, found = first_row, set()
-        for batch in source.read(
+        for part in source.read(
             planned, first_row=first_row, rows=rows, columns=["id"], batch_rows=4
         ):
-            end += batch.num_rows
+            end += part.batch.num_rows
             found.add(end)
         source.close()
         return found

@@ -5,9 +5,11 @@ Rows travel between source, scorer and sink as Arrow record batches, whatever th
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
 from tidegate.objects.port import ObjectStore
 from tidegate_batch.core.chunks import QueueStatistics, WorkerId
@@ -49,6 +51,49 @@ class InputShape:
         return sum(group.rows for group in self.row_groups)
 
 
+MOST_LINE_CHARS: Final = 65_536
+"""Of a line's text that is kept: enough to mend it, and a file without line ends is one line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """Where a row stands in a file of lines."""
+
+    number: int
+    """Of its first line, counted from 1 within the file, a header included."""
+    text: str
+    """As it stands there, without its end; at most ``MOST_LINE_CHARS``, the rest is cut off."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BadRow:
+    """A row that cannot be read: a malformed line, or a value of the wrong type in one."""
+
+    row: int
+    """Counted from 0 within the file, good rows and bad ones alike."""
+    line: Line
+    code: str
+    """Stable, for programs; it stands in ``docs/errors.md``."""
+    message: str
+    """What is wrong and what was expected, without the file's name, which others know."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadRows:
+    """Some rows of a file, in order; each is either good or bad."""
+
+    batch: "pa.RecordBatch"
+    """The good rows; maybe none of them."""
+    row_index: npt.NDArray[np.int64]
+    """``(rows of batch,)``: where each stands in the file, counted from 0, increasing; without a
+    hole unless bad rows are between them."""
+    bad: tuple[BadRow, ...] = ()
+    """In order; a format in which every row can be read has none."""
+    line: Callable[[int], Line] | None = None
+    """Returns the line of the row at a place of ``batch``; ``None`` for files without lines. Asked
+    only for rows that fail later, so it may be slow."""
+
+
 class RowSource(Protocol):
     """Finds files, says what is in them, reads ranges of their rows."""
 
@@ -77,8 +122,10 @@ class RowSource(Protocol):
         rows: int,
         columns: Sequence[str],
         batch_rows: int,
-    ) -> Iterator["pa.RecordBatch"]:
-        """Yield a range of rows, in order and complete, in batches of at most ``batch_rows``.
+    ) -> Iterator[ReadRows]:
+        """Yield a range of rows, in order and complete, at most ``batch_rows`` at a time.
+
+        Good rows and bad ones together are ``rows``, and none is both.
 
         Raises:
             ObjectChangedError: The file is not, or no longer, the one that was planned.

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from tidegate.artifacts.manifest import Manifest
@@ -77,15 +78,20 @@ class RowAssembler:
         self._words = {name: pa.array([value]) for name, value in facts.items()}
 
     def assemble(
-        self, kept: pa.RecordBatch, answers: Mapping[str, Array], *, source: str, first_row: int
+        self,
+        kept: pa.RecordBatch,
+        answers: Mapping[str, Array],
+        *,
+        source: str,
+        row_index: npt.NDArray[np.int64],
     ) -> pa.RecordBatch:
-        """Build output rows from successive input rows of one file and the answers to them.
+        """Build output rows from input rows of one file and the answers to them.
 
         Args:
             kept: The input rows, with at least the columns to keep.
             answers: One array ``(rows, …)`` per prediction column.
             source: The input file.
-            first_row: Where in it the rows begin.
+            row_index: Where in it each row stands, ``(rows,)``, counted from 0.
         """
         rows = kept.num_rows
         columns: dict[str, pa.Array[Any]] = {
@@ -96,7 +102,7 @@ class RowAssembler:
         for name, word in {**self._words, "_source": pa.array([source])}.items():
             columns[name] = pa.DictionaryArray.from_arrays(indices, word)
         columns["_model_version"] = pa.array(np.full(rows, self._version))
-        columns["_row_index"] = pa.array(np.arange(first_row, first_row + rows))
+        columns["_row_index"] = pa.array(row_index)
         return pa.RecordBatch.from_arrays(
             [
                 columns[name] if name in columns else kept.column(name)

@@ -30,7 +30,14 @@ from tidegate_batch.pipeline.output import PROVENANCE, RowAssembler, prediction_
 from tidegate_batch.pipeline.parts import Parts
 from tidegate_batch.pipeline.planning import planned_schema
 from tidegate_batch.pipeline.record import JobRecord
-from tidegate_batch.ports import Assignment, ChunkResult, Committed, EncodedRows, Failed
+from tidegate_batch.ports import (
+    Assignment,
+    ChunkResult,
+    Committed,
+    EncodedRows,
+    Failed,
+    ReadRows,
+)
 
 MOST_BATCH_ROWS: Final = 4096
 MOST_BATCH_BYTES: Final = 16 << 20
@@ -173,25 +180,25 @@ class Scorer:
         self, piece: Piece, assembler: RowAssembler, watch: Stopwatch
     ) -> Iterator[pa.RecordBatch]:
         planned = self._plan.inputs[piece.input]
-        batches = self._parts.source.read(
+        read = self._parts.source.read(
             planned,
             first_row=piece.first_row,
             rows=piece.rows,
             columns=self._columns,
             batch_rows=self._batch_rows,
         )
-        first_row = piece.first_row
         while True:
             with watch.measuring("read"):
-                batch = next(batches, None)
-            if batch is None:
+                rows = next(read, None)
+            if rows is None:
                 return
-            end = first_row + batch.num_rows
-            with _naming(f"{planned.source}, rows {first_row} to {end - 1}"):
+            _refuse_bad(rows, planned.source)
+            with _naming(f"{planned.source}, rows {rows.row_index[0]} to {rows.row_index[-1]}"):
                 with watch.measuring("score"):
-                    answers = self._answers(batch)
-                yield assembler.assemble(batch, answers, source=planned.source, first_row=first_row)
-            first_row = end
+                    answers = self._answers(rows.batch)
+                yield assembler.assemble(
+                    rows.batch, answers, source=planned.source, row_index=rows.row_index
+                )
 
     def _answers(self, batch: pa.RecordBatch) -> dict[str, Array]:
         columns = {name: to_numpy(batch.column(name), name=name) for name in self._model.columns}
@@ -241,6 +248,12 @@ class Scorer:
         where = f"{self._plan.inputs[first.input].source}, rows {first.first_row} to "
         where += f"{first.first_row + first.rows - 1}"
         return f"{where} (and {more} more files)" if more else where
+
+
+def _refuse_bad(rows: ReadRows, source: str) -> None:
+    if rows.bad:
+        first = rows.bad[0]
+        raise ChunkFailedError(f"{source}, line {first.line.number}: {first.message}")
 
 
 @contextmanager

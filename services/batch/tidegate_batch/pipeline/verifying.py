@@ -155,16 +155,14 @@ class _Check:
 
     def _of_rows(self, chunk: PlannedChunk, planned: PlannedInput) -> Iterator[str]:
         """Compare where each row says it came from with the plan; order counts."""
-        batches = list(
-            self._parts.source.read(
-                planned,
-                first_row=0,
-                rows=planned.rows,
-                columns=_CHECKED,
-                batch_rows=_READ_ROWS,
-            )
+        read = self._parts.source.read(
+            planned,
+            first_row=0,
+            rows=planned.rows,
+            columns=_CHECKED,
+            batch_rows=_READ_ROWS,
         )
-        table = pa.Table.from_batches(batches)
+        table = pa.Table.from_batches([rows.batch for rows in read])
         facts = {
             "_job_id": self._plan.job,
             "_chunk_id": chunk.chunk,

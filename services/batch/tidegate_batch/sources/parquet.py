@@ -6,6 +6,7 @@ from contextlib import ExitStack, contextmanager
 from itertools import accumulate
 from typing import BinaryIO, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -13,7 +14,7 @@ from tidegate.errors import JobError
 from tidegate.objects.port import ObjectChangedError, ObjectStore
 from tidegate_batch.core.planning import CHUNK_BYTES, RowGroup
 from tidegate_batch.core.records import PlannedInput
-from tidegate_batch.ports import FoundInput, InputShape, Stores
+from tidegate_batch.ports import FoundInput, InputShape, ReadRows, Stores
 from tidegate_batch.sources.finding import find_files
 
 _LARGE_GROUP_BYTES: Final = CHUNK_BYTES
@@ -65,8 +66,11 @@ class ParquetSource:
         rows: int,
         columns: Sequence[str],
         batch_rows: int,
-    ) -> Iterator[pa.RecordBatch]:
-        """Yield a range of rows; batches are cut at the same rows whoever reads from where."""
+    ) -> Iterator[ReadRows]:
+        """Yield a range of rows; batches are cut at the same rows whoever reads from where.
+
+        Every row of a file that can be decoded is a good one.
+        """
         file = self._opened(planned)
         end = first_row + rows
         while first_row < end:
@@ -77,8 +81,9 @@ class ParquetSource:
                 self.close()  # nothing read from it before is worth anything
                 file.confirm()  # what cannot be read may be what somebody is writing just now
                 raise
-            first_row += batch.num_rows
-            yield batch
+            after = first_row + batch.num_rows
+            yield ReadRows(batch=batch, row_index=np.arange(first_row, after))
+            first_row = after
         file.confirm()
 
     def close(self) -> None:
