@@ -122,7 +122,7 @@ def test_one_port_cannot_have_both_listeners(
 def test_an_empty_store_says_how_to_publish(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert serve(tmp_path / "empty") == 1
+    assert serve(tmp_path) == 1
     assert "tidegate model publish" in capsys.readouterr().err
 
 

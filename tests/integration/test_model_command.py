@@ -125,5 +125,28 @@ def test_what_batch_mates_change_is_said_in_words(
 def test_a_list_of_nothing_says_where_nothing_is(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["model", "list", "--store", str(tmp_path / "mistyped")]) == 0
-    assert capsys.readouterr().out == f"no model is published in {tmp_path}/mistyped yet\n"
+    assert run(["model", "list", "--store", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == f"no model is published in {tmp_path} yet\n"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["model", "list"],
+        ["model", "show", "m"],
+        ["model", "verify", "m@1"],
+        ["model", "pull", "m"],
+        ["model", "alias", "m", "stable", "1"],
+        ["serve"],
+        ["profile", "m"],
+    ],
+)
+def test_a_store_that_was_never_there_is_not_an_empty_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    mistyped = tmp_path / "mistyped"
+    assert run([*command, "--store", str(mistyped)]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith(f"error: there is no store at {mistyped}: no such folder. ")
+    assert told.endswith("'tidegate model publish' makes a new one (code: setting_invalid)\n")
+    assert not mistyped.exists()

@@ -59,8 +59,10 @@ def publish(
     **common: str | None,
 ) -> None:
     """Check FILE.onnx, run it on random rows, and publish it as the next version of NAME."""
+    from tidegate.artifacts.store import ArtifactStore
     from tidegate.clock.system import SystemClock
     from tidegate.ids import parse_alias, parse_model_name
+    from tidegate.objects.opening import open_store
     from tidegate.publishing.publish import DEFAULT_TOLERANCE, Candidate
     from tidegate.publishing.publish import publish as publish_version
 
@@ -71,7 +73,8 @@ def publish(
         alias=parse_alias(alias) if alias else None,
         tolerance=DEFAULT_TOLERANCE if tolerance is None else tolerance,
     )
-    published = publish_version(_open(common), candidate, clock=SystemClock())
+    store = ArtifactStore(open_store(_settings(common).store))  # made by the first publishing
+    published = publish_version(store, candidate, clock=SystemClock())
     manifest, tag = published.manifest, published.tag
     lines = [f"published {tag} ({tag.digest})", f"  {manifest.signature}"]
     lines += [f"  {alias} -> {tag}"] if alias else []
@@ -250,9 +253,9 @@ def _settings(common: Mapping[str, str | None]) -> "Settings":
 
 def _open(common: Mapping[str, str | None]) -> "ArtifactStore":
     from tidegate.artifacts.store import ArtifactStore
-    from tidegate.objects.opening import open_store
+    from tidegate.objects.opening import open_existing_store
 
-    return ArtifactStore(open_store(_settings(common).store))
+    return ArtifactStore(open_existing_store(_settings(common).store))
 
 
 def _resolve(store: "ArtifactStore", ref: str) -> "tuple[ModelName, Version]":

@@ -1,5 +1,6 @@
 """From what a person writes to a store: which adapter, and which key in it."""
 
+import os
 import re
 from pathlib import Path
 from typing import Final
@@ -40,6 +41,23 @@ def open_store(url: str) -> ObjectStore:
         return S3ObjectStore(bucket, prefix.rstrip("/"))
     except InvalidKeyError as error:
         raise SettingError(f"{url!r} is no store: {error}") from error
+
+
+def open_existing_store(url: str) -> ObjectStore:
+    """Open a store that is only to be read: a folder that is not there is mistyped, not empty.
+
+    Raises:
+        SettingError: As ``open_store`` does, or there is no such folder.
+        StoreUnavailableError: As ``open_store`` does.
+    """
+    store = open_store(url)
+    if isinstance(store, LocalObjectStore) and not os.path.exists(store.url):
+        raise SettingError(
+            f"there is no store at {store.url}: no such folder. Name the right one with --store, "
+            "in tidegate.toml or as TIDEGATE_STORE; the first 'tidegate model publish' makes a new "
+            "one"
+        )
+    return store
 
 
 def split_url(url: str) -> tuple[str, str]:

@@ -19,7 +19,7 @@ from tidegate.errors import BackendError, SettingError
 from tidegate.ids import ModelRef, ModelTag
 from tidegate.inference.opening import open_model
 from tidegate.inference.runner import RUNTIME_VERSION
-from tidegate.objects.opening import open_store
+from tidegate.objects.opening import open_existing_store
 from tidegate.profiles import LatencyProfile, MeasuredSize, Origin, Table, dump_profile
 from tidegate.settings import load_settings
 from tidegate.units import ns_to_ms, seconds_to_ns
@@ -131,7 +131,7 @@ def measure_published(wish: Wish, *, tell: Callable[[str], None]) -> Measured:
     wish.check()
     settings = load_settings(config=wish.config, flags={"store": wish.store})
     threads = wish.threads or settings.section(ServeSettings).threads
-    store = ArtifactStore(open_store(settings.store))
+    store = ArtifactStore(open_existing_store(settings.store))
     model = open_model(store, wish.ref, cache=settings.cache_dir, threads=threads)
     clock = SystemClock()
     sizes = measure(model, budget_ns=seconds_to_ns(wish.budget_s), clock=clock, tell=tell)

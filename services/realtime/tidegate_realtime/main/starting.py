@@ -11,7 +11,7 @@ from tidegate.cli.exits import ExitCode
 from tidegate.errors import ModelNotFoundError
 from tidegate.ids import DEFAULT_ALIAS, ModelRef
 from tidegate.keys.ring import Keyring
-from tidegate.objects.opening import open_store
+from tidegate.objects.opening import open_existing_store
 from tidegate.observability import configure_logging, get_logger
 from tidegate.settings import Settings, load_settings
 from tidegate_realtime.api.servers.sockets import check_free, numeric_host
@@ -90,7 +90,7 @@ def make_plan(*, config: Path | None, flags: Mapping[str, object], slo_ms: float
     tls = open_tls(serve)
     check_free(host, serve.port)
     check_grpc(host, serve.grpc_port)
-    store = ArtifactStore(open_store(settings.store))
+    store = ArtifactStore(open_existing_store(settings.store))
     models = _models(serve, store)
     if slo_ms is not None:
         objectives = {f"models.{ref.name}.slo_ms": slo_ms for ref in models}
