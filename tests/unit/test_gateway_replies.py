@@ -3,12 +3,15 @@ import pytest
 
 from tidegate.errors import BackendError, OverloadedError, TidegateError
 from tidegate.tensors import SignatureMismatchError
-from tidegate.units import Nanoseconds
+from tidegate.units import Nanoseconds, ms_to_ns
 from tidegate_realtime.api.endings import ending_of_error, ending_of_outcome
 from tidegate_realtime.api.error_map import STATUS_BY_CODE, STATUS_BY_FAMILY, status_of
 from tidegate_realtime.api.errors import CallerLeftError, MethodNotAllowedError
 from tidegate_realtime.api.replies import CONTENT_TYPE, Problem, Reply, problem_reply
 from tidegate_realtime.api.request_ids import RequestIds
+from tidegate_realtime.core.commands import Reject
+from tidegate_realtime.core.limits import BatchLimits
+from tidegate_realtime.core.request import Request
 from tidegate_realtime.runtime.outcomes import Cancelled, Expired, Failed, Rejected
 
 
@@ -82,6 +85,46 @@ def test_a_full_queue_says_when_to_come_back_and_not_to_everybody_the_same(
     assert reply.status == 503
     assert ("retry-after", seconds) in reply.headers
     assert body(reply)["details"] == {"retry_after_ms": retry_after_ms}
+
+
+def unreachable(*, predicted_ms: float, retry_after_ms: float) -> Rejected:
+    """Return the refusal of a request that allows 200 ms behind 12 rows."""
+    request = Request(1, (), Nanoseconds(0), ms_to_ns(200))
+    predicted_ns, again_ns = ms_to_ns(predicted_ms), ms_to_ns(retry_after_ms)
+    reject = Reject(request, "deadline_unreachable", 12, predicted_ns, again_ns)
+    return Rejected.of(reject, BatchLimits(), model="risk@7")
+
+
+@pytest.mark.parametrize(("draw", "after_ms"), [(0.0, 20), (0.37, 24), (1.0, 30)])
+def test_a_refusal_says_one_time_to_come_back_in_words_and_in_figures(
+    draw: float, after_ms: int
+) -> None:
+    refused = unreachable(predicted_ms=225, retry_after_ms=25)
+    ending = ending_of_outcome(refused, lambda: draw)
+    assert isinstance(ending.answer, Problem)
+    told = body(problem_reply(ending.answer, request_id="r"))
+    assert told["error"] == (
+        "risk@7 needs about 225.0 ms (12 rows are ahead), but the request allows 200.0 ms. Retry "
+        f"after {after_ms} ms, send a longer Tidegate-Deadline-Ms, or submit an offline job if "
+        "nobody is waiting."
+    )
+    assert told["details"] == {
+        "predicted_ms": 225.0,
+        "slo_ms": 200.0,
+        "rows_ahead": 12,
+        "retry_after_ms": after_ms,
+    }
+
+
+@pytest.mark.parametrize(("predicted_ms", "spare_ms"), [(180, "45.0"), (200.04, "25.0")])
+def test_who_is_refused_for_the_margin_is_told_how_large_it_is(
+    predicted_ms: float, spare_ms: str
+) -> None:
+    refused = unreachable(predicted_ms=predicted_ms, retry_after_ms=25)
+    assert refused.message == (
+        f"risk@7 needs about {predicted_ms:.1f} ms (12 rows are ahead) and {spare_ms} ms to spare, "
+        "for surprises and for who waits already, but the request allows 200.0 ms."
+    )
 
 
 @pytest.mark.field_fault("S-37", "S-44")

@@ -74,12 +74,19 @@ def ending_of_outcome(outcome: Unanswered, draw: Draw) -> Ending:
 
 
 def _rejected(rejected: Rejected, draw: Draw) -> Problem:
+    retry_after_ms = _with_jitter(rejected.retry_after_ms, draw)
+    message = rejected.message
+    if rejected.code == "deadline_unreachable":
+        message += (
+            f" Retry after {retry_after_ms} ms, send a longer Tidegate-Deadline-Ms, "
+            "or submit an offline job if nobody is waiting."
+        )
     return Problem(
         status=STATUS_BY_CODE[rejected.code],
         code=rejected.code,
-        message=rejected.message,
+        message=message,
         details=_figures(rejected),
-        retry_after_ms=_with_jitter(rejected.retry_after_ms, draw),
+        retry_after_ms=retry_after_ms,
     )
 
 
@@ -120,5 +127,6 @@ def _failed(error: BackendError) -> Problem:
     )
 
 
-def _with_jitter(retry_after_ms: float, draw: Draw) -> float:
-    return retry_after_ms * (1 - _JITTER + 2 * _JITTER * draw())
+def _with_jitter(retry_after_ms: float, draw: Draw) -> int:
+    """Return whole milliseconds: what is said in words is what stands in the details."""
+    return round(retry_after_ms * (1 - _JITTER + 2 * _JITTER * draw()))

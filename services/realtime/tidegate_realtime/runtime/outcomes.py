@@ -36,6 +36,7 @@ class Rejected:
 
     code: RefusalCode
     message: str
+    """Why; when to come back is added to it with the jitter, so that one number is told."""
     retry_after_ms: int
     """When another try is worthwhile, at the earliest. Without jitter."""
     predicted_ms: float | None = None
@@ -85,11 +86,13 @@ class Rejected:
         predicted_ms = ns_to_ms(reject.predicted_ns or 0)
         slo_ms = ns_to_ms(request.deadline_at_ns - request.arrived_at_ns)
         retry_after_ms = math.ceil(ns_to_ms(reject.retry_after_ns or 0))
+        needed = f"{model} needs about {predicted_ms:.1f} ms ({reject.rows_ahead} rows are ahead)"
+        if round(predicted_ms, 1) <= round(slo_ms, 1):
+            spare_ms = slo_ms + retry_after_ms - predicted_ms
+            needed += f" and {spare_ms:.1f} ms to spare, for surprises and for who waits already"
         return cls(
             code=reject.code,
-            message=f"{model} needs about {predicted_ms:.1f} ms ({reject.rows_ahead} rows are "
-            f"ahead), but the request allows {slo_ms:.1f} ms. Retry after {retry_after_ms} ms, "
-            "send a longer Tidegate-Deadline-Ms, or submit an offline job if nobody is waiting.",
+            message=f"{needed}, but the request allows {slo_ms:.1f} ms.",
             retry_after_ms=retry_after_ms,
             predicted_ms=predicted_ms,
             slo_ms=slo_ms,

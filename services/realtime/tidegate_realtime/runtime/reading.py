@@ -226,9 +226,7 @@ def _rejected(read: Read[Any], refusal: Refusal) -> Rejected:
     return Rejected(
         code=refusal.code,
         message=f"{read.name} needs about {predicted_ms:.1f} ms, most of it to decode texts or "
-        f"images ({refusal.ahead} requests are ahead), but the request allows {slo_ms:.1f} ms. "
-        f"Retry after {retry_after_ms} ms, send a longer Tidegate-Deadline-Ms, or submit an "
-        "offline job if nobody is waiting.",
+        f"images ({refusal.ahead} requests are ahead), but the request allows {slo_ms:.1f} ms.",
         retry_after_ms=retry_after_ms,
         predicted_ms=predicted_ms,
         slo_ms=slo_ms,
