@@ -110,9 +110,20 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: ask(Rows(arrays={})), "no arrays"),
     (lambda: ask(Rows()), "Give the rows once"),
     (lambda: ask(Rows(instances=[1], columns={"a": [1]})), "Give the rows once"),
-    (lambda: ask(Rows(instances=[{"a": [1, float("nan")]}])), "nan, which JSON cannot say"),
+    (
+        lambda: ask(Rows(instances=[1, {"a": [1, float("nan")]}])),
+        r"instances\[1\]\['a'\]\[1\] is nan, which JSON cannot say. Write None if the model has",
+    ),
+    (
+        lambda: ask(Rows(columns={"b": [1, 2], "a": np.array([1, np.nan])})),
+        r"columns\['a'\]\[1\] is nan, which JSON cannot say.* arrays=…, which travel as bytes",
+    ),
     (lambda: ask(Rows(instances=[np.array([np.inf], np.float32)])), "inf, which JSON cannot say"),
     (lambda: ask(Rows(instances=[np.float32("-inf")])), "-inf, which JSON cannot say"),
+    (
+        lambda: ask(Rows(columns={"a": [[0, float("inf")]]})),
+        r"columns\['a'\]\[0\]\[1\] is inf, which JSON",
+    ),
     (lambda: ask(Rows(instances=[2**64])), "no JSON form"),
     (lambda: ask(Rows(instances=[object()])), "not JSON serializable: object"),
     (lambda: ask(Rows(instances=["\ud800"])), "no JSON form"),
@@ -133,6 +144,27 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: ask(ROWS, replace(WISHES, headers={"x\r\ny": "1"})), "cannot be sent"),
     (lambda: ask(ROWS, replace(WISHES, headers={"x": "1\r\nhost: y"})), "cannot be sent"),
     (lambda: ask(ROWS, replace(WISHES, headers={"x": "ü"})), "cannot be sent"),
+    (
+        lambda: ask(ROWS, replace(WISHES, headers={"Content-Length": "3"})),
+        "The header Content-Length is set by the client itself",
+    ),
+    (lambda: ask(ROWS, replace(WISHES, headers={"HOST": "a"})), "HOST is set by the client"),
+    (
+        lambda: ask(ROWS, replace(WISHES, headers={"transfer-encoding": "chunked"})),
+        "transfer-encoding is set by the client",
+    ),
+    (
+        lambda: ask(ROWS, replace(WISHES, headers={"Accept-Encoding": "gzip"})),
+        "Accept-Encoding is set by the client",
+    ),
+    (
+        lambda: ask(ROWS, replace(WISHES, headers={"X-Request-ID": "r"})),
+        "Give request_id=… in place of the header X-Request-ID",
+    ),
+    (
+        lambda: ask(ROWS, replace(WISHES, headers={"Tidegate-Deadline-Ms": "9"})),
+        "Give deadline_ms=… in place of",
+    ),
     (lambda: Calls.of("two\r\nlines", 500), "characters that no key has"),
     (lambda: Calls.of("", 500), "The key is empty"),
     (lambda: Calls.of(None, 0.5), "timeout_ms is 0.5"),
@@ -144,8 +176,9 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
 def test_what_cannot_be_meant_is_refused_before_it_is_sent(
     ask_for_it: Callable[[], object], said: str
 ) -> None:
-    with pytest.raises(BadRequestError, match=said):
+    with pytest.raises(BadRequestError, match=said) as refused:
         ask_for_it()
+    assert refused.value.status is None
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,16 @@ Headers = tuple[tuple[str, str], ...]
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}", re.ASCII)
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
 _HEADER_VALUE: Final = re.compile(r"[\x21-\x7e](?:[\x20-\x7e\t]*[\x21-\x7e])?|", re.ASCII)
+_ARGUMENTS: Final = {"tidegate-deadline-ms": "deadline_ms=…", "x-request-id": "request_id=…"}
+"""Headers that are always sent for an argument of a call."""
+_OF_THE_CLIENT: Final = frozenset(
+    {
+        *("accept-encoding", "connection", "content-encoding", "content-length", "content-type"),
+        *("expect", "host", "inference-header-content-length", "keep-alive", "proxy-connection"),
+        *("te", "trailer", "transfer-encoding", "upgrade"),
+    }
+)
+"""Those that say how a body travels, which only who sends it knows."""
 _MOST_MS: Final = 99_999_999
 """What the header of a deadline can say: 27 hours."""
 
@@ -81,9 +91,15 @@ def checked_headers(headers: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     """Return headers of the caller's own.
 
     Raises:
-        BadRequestError: A name or value cannot stand in a header.
+        BadRequestError: A name or value cannot stand in a header, or the client sets it itself.
     """
     for name, value in headers.items():
+        if name.lower() in _ARGUMENTS:
+            raise BadRequestError(f"Give {_ARGUMENTS[name.lower()]} in place of the header {name}.")
+        if name.lower() in _OF_THE_CLIENT:
+            raise BadRequestError(
+                f"The header {name} is set by the client itself, which knows the body: omit it."
+            )
         if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(value):
             raise BadRequestError(
                 f"The header {name[:80]!r} cannot be sent: a name is letters, digits and dashes, a "

@@ -39,8 +39,8 @@ class Refusal:
 class ClientError(TidegateError):
     """Any of them."""
 
-    status: int = 0
-    """Of HTTP; 0 where there was no reply."""
+    status: int | None = None
+    """Of HTTP; ``None`` where there was no reply."""
     request_id: str = ""
     """Names the request in the gateway's log."""
     tries: int = 1

@@ -62,7 +62,7 @@ def columns_question(
         raise BadRequestError(f"Every column must have one value per row; found {lengths}.")
     rows = zip(*lists.values(), strict=True)
     instances = [dict(zip(lists, row, strict=True)) for row in rows]
-    return instances_question(model, instances, wishes)
+    return _rows_question(model, instances, wishes, by_column=True)
 
 
 def instances_question(model: str, instances: Sequence[Any], wishes: Wishes) -> HttpRequest:
@@ -71,6 +71,12 @@ def instances_question(model: str, instances: Sequence[Any], wishes: Wishes) -> 
     Raises:
         BadRequestError: There are none, or a value has no JSON form.
     """
+    return _rows_question(model, instances, wishes, by_column=False)
+
+
+def _rows_question(
+    model: str, instances: Sequence[Any], wishes: Wishes, *, by_column: bool
+) -> HttpRequest:
     if len(instances) == 0:  # an array has no other truth
         raise BadRequestError("There are no rows to predict for; give at least one.")
     content: dict[str, Any] = {"instances": instances}
@@ -78,7 +84,7 @@ def instances_question(model: str, instances: Sequence[Any], wishes: Wishes) -> 
         content["parameters"] = parameters
     body = _dumped(content)
     if b"null" in body:
-        _refuse_non_finite(instances)
+        _refuse_non_finite(instances, by_column=by_column)
     headers = (*wishes.all_headers(), ("Content-Type", "application/json"))
     path = f"/v1/{_model_path(model, wishes.version)}:predict"
     return HttpRequest(method="POST", path=path, headers=headers, body=body)
@@ -172,20 +178,38 @@ def _bytes_as_json(value: object) -> object:
             raise TypeError  # orjson says which type it was
 
 
-def _refuse_non_finite(value: object) -> None:
-    """Find what orjson has written as null: the model would read it as missing."""
+def _refuse_non_finite(instances: Sequence[Any], *, by_column: bool) -> None:
+    """Refuse what orjson has written as null: the model would read it as missing."""
+    found = _non_finite(instances)
+    if found is None:
+        return
+    value, places = found
+    if by_column:
+        row, column, *within = places
+        places = (column, row, *within)
+    at = "".join(f"[{place!r}]" for place in places)
+    raise BadRequestError(
+        f"{'columns' if by_column else 'instances'}{at} is {value}, which JSON cannot say. Write "
+        "None if the model has a default for what is missing, leave the row out, or send the "
+        "model's own tensors: arrays=…, which travel as bytes, NaN too."
+    )
+
+
+def _non_finite(value: object) -> tuple[float, tuple[object, ...]] | None:
+    """Find the first number that is none or infinite, and its place: keys and indexes."""
+    items: Iterable[tuple[object, object]]
     match value:
-        case float() | np.floating() if not math.isfinite(value):
-            raise BadRequestError(
-                f"A value is {value}, which JSON cannot say. Leave such a row out, or send arrays."
-            )
+        case float() | np.floating():
+            return None if math.isfinite(value) else (float(value), ())
         case np.ndarray():
-            _refuse_non_finite(value.tolist())
+            return _non_finite(value.tolist())
         case Mapping():
-            for item in value.values():
-                _refuse_non_finite(item)
+            items = value.items()
         case list() | tuple():
-            for item in value:
-                _refuse_non_finite(item)
+            items = enumerate(value)
         case _:
-            pass
+            return None
+    for place, item in items:
+        if (found := _non_finite(item)) is not None:
+            return found[0], (place, *found[1])
+    return None
