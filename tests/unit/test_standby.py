@@ -17,11 +17,13 @@ OBJECTIVE_MS = 16
 T_MS = 200
 
 
-def measured() -> LatencyModel:
-    """b rows take 2 + b ms, up to 16."""
+def measured(*, slower_ms: int = 0) -> LatencyModel:
+    """b rows take 2 + b ms, up to 16, and one call in ten takes longer."""
     model = LatencyModel(percentile=0.99, sizes=None)
     for rows in range(1, 17):
-        model.observe(rows, ms_to_ns(2 + rows), Nanoseconds(0))
+        for call in range(10 if slower_ms else 1):
+            more_ms = slower_ms if call == 5 else 0
+            model.observe(rows, ms_to_ns(2 + rows + more_ms), Nanoseconds(0))
     return model
 
 
@@ -30,11 +32,11 @@ def standby() -> Standby:
     return Standby(Pace(measured(), objective_ns, None, executors=1, limits=BatchLimits()))
 
 
-def batcher() -> MicroBatcher:
+def batcher(*, memory_rows: int | None = None, slower_ms: int = 0) -> MicroBatcher:
     return MicroBatcher(
         executors=1,
-        limits=BatchLimits(),
-        model=measured(),
+        limits=BatchLimits(memory_rows=memory_rows),
+        model=measured(slower_ms=slower_ms),
         objective_ns=Nanoseconds(ms_to_ns(OBJECTIVE_MS)),
     )
 
@@ -174,3 +176,16 @@ def test_nobody_stands_by_where_it_would_only_harm_others_or_has_no_hope() -> No
     at_ns = Nanoseconds(ms_to_ns(T_MS + 2))
     hopeless = request(T_MS + 2, within_ms=3)
     assert ended(core.on_arrival(hopeless, at_ns), Reject) == [hopeless]
+
+
+def test_nobody_stands_by_where_even_the_fewest_who_come_after_him_fill_the_batch() -> None:
+    core = batcher(memory_rows=4, slower_ms=3)
+    for place in range(2_000):  # 10,000 rows/s
+        core.pace.on_arrival(1, Nanoseconds(ms_to_ns(place / 10)))
+    (running,) = started(core.on_arrival(request(T_MS, rows=3), Nanoseconds(ms_to_ns(T_MS))))
+    assert running.rows == 3  # for 5 ms mostly; a batch of 4 takes 6, and 9 at times
+    early = request(T_MS + 1, within_ms=12)
+    late = request(T_MS + 4.6, within_ms=9)
+    assert ended(core.on_arrival(early, early.arrived_at_ns), Reject) == [early]
+    core.on_arrival(late, late.arrived_at_ns)
+    assert late.state is State.STANDBY

@@ -282,8 +282,11 @@ class Admission:
             return False
         expected = pace.rows_per_second * (start_ns - request.arrived_at_ns) / NS_PER_SECOND
         fewest = max(0.0, expected - FLUCTUATION * sqrt(max(0.0, expected)))
-        rows = min(place + int(fewest), pace.cap_rows)
-        return start_ns + pace.overhead_ns + pace.model.mean_ns(rows) < request.deadline_at_ns
+        rows = place + int(fewest)
+        if rows > pace.cap_rows and not self._shares.is_contested:
+            return False  # even they fill the batch, and of those who stand by the last rides first
+        in_call_ns = pace.overhead_ns + pace.model.mean_ns(min(rows, pace.cap_rows))
+        return start_ns + in_call_ns < request.deadline_at_ns
 
     def _plan_lane(self, lane: DeadlineQueue, plan: Plan) -> None:
         entries = lane.single_rows()
