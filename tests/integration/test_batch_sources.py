@@ -1,5 +1,6 @@
 """Finding files by what a person names, and reading ranges of their rows."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -8,8 +9,9 @@ import pytest
 
 from tests.fixtures.batch_jobs import table
 from tidegate.errors import JobError
+from tidegate.objects.local import LocalObjectStore, Wanted
 from tidegate.objects.opening import open_store
-from tidegate.objects.port import ObjectChangedError
+from tidegate.objects.port import ObjectChangedError, StoreUnavailableError
 from tidegate_batch.core.records import PlannedInput
 from tidegate_batch.ports import FoundInput
 from tidegate_batch.sources.finding import find_files
@@ -61,6 +63,64 @@ def test_the_same_rules_hold_on_disk_and_in_s3(files: str, pattern: str, meant: 
     found = find_files(files + pattern, suffix=".parquet", stores=open_store)
     names = [file.source.removeprefix(f"{files}/").removesuffix(".parquet") for file in found]
     assert names == meant
+
+
+@pytest.mark.parametrize("pattern", ["in/*.parquet", "in/2024-*/*.parquet", "in/**/a.parquet"])
+def test_a_link_out_of_the_folder_is_nothing_to_a_glob_that_it_cannot_match(
+    tmp_path: Path, pattern: str
+) -> None:
+    for name in ("in/a.parquet", "in/2024-01/a.parquet", "elsewhere/b.parquet"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    outside = tmp_path / "elsewhere"
+    for link in ("in/notes.txt", "in/_archive", "in/2024-01/notes", "in/2024-01/.old"):
+        (tmp_path / link).symlink_to(outside / "b.parquet" if "notes" in link else outside)
+    found = find_files(f"{tmp_path}/{pattern}", suffix=".parquet", stores=open_store)
+    assert [file.source.removeprefix(f"{tmp_path}/in/") for file in found] == {
+        "in/*.parquet": ["a.parquet"],
+        "in/2024-*/*.parquet": ["2024-01/a.parquet"],
+        "in/**/a.parquet": ["2024-01/a.parquet", "a.parquet"],
+    }[pattern]
+
+
+class AskedStore(LocalObjectStore):
+    """A store that lists nothing, and keeps what it would have asked."""
+
+    wanted: Wanted
+
+    def keys(self, prefix: str, wanted: Wanted = bool) -> Iterator[str]:
+        self.wanted = wanted
+        return iter(())
+
+
+@pytest.mark.parametrize(
+    ("pattern", "entered"),
+    [
+        ("*.parquet", ""),
+        ("2024-*/*.parquet", "2024-01/"),
+        ("2024-*/*/x.parquet", "2024-01/ 2024-01/deep/"),
+        ("2024-*/**/x.parquet", "2024-01/ 2024-01/deep/ 2024-01/deep/er/"),
+        ("**/_old/*.parquet", "2023-01/ 2024-01/ 2024-01/_old/ 2024-01/deep/ 2024-01/deep/er/"),
+    ],
+)
+def test_a_glob_looks_only_into_folders_that_can_hold_a_match(
+    tmp_path: Path, pattern: str, entered: str
+) -> None:
+    store = AskedStore(tmp_path)
+    find_files(f"{tmp_path}/{pattern}", suffix=".parquet", stores=lambda _: store)
+    folders = ["2023-01/", "2024-01/", "2024-01/.hidden/", "2024-01/_old/", "2024-01/deep/"]
+    assert " ".join(filter(store.wanted, [*folders, "2024-01/deep/er/"])) == entered
+
+
+@pytest.mark.parametrize("link", ["in/2024-02", "in/2024-01/b.parquet"])
+def test_a_link_that_a_glob_means_is_never_left_out_in_silence(tmp_path: Path, link: str) -> None:
+    (tmp_path / "in/2024-01").mkdir(parents=True)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere/b.parquet").touch()
+    target = tmp_path / "elsewhere" / ("b.parquet" if link.endswith(".parquet") else "")
+    (tmp_path / link).symlink_to(target)
+    with pytest.raises(StoreUnavailableError, match=f"{link} leads out of {tmp_path}/in through"):
+        find_files(f"{tmp_path}/in/2024-*/*.parquet", suffix=".parquet", stores=open_store)
 
 
 def test_a_folder_means_the_same_with_and_without_a_slash(tmp_path: Path) -> None:

@@ -14,10 +14,10 @@ import hashlib
 import io
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, TypeAlias
 
 from tidegate.objects.durable import (
     link_or_copy,
@@ -45,6 +45,13 @@ _SAMPLE_BYTES: Final = 64 << 10
 """Of each end of a file; what is under compare-and-swap is smaller than both together."""
 _LOCK_WAIT_NS: Final = 10 * NS_PER_SECOND
 """A swap takes milliseconds: whoever waits this long waits for a process that is stopped."""
+
+Wanted: TypeAlias = Callable[[str], bool]
+"""Of a key, or of a folder with its slash: whether a listing needs it."""
+
+
+def _everything(_: str) -> bool:
+    return True
 
 
 class LocalObjectStore:
@@ -153,17 +160,25 @@ class LocalObjectStore:
             if path.is_file():
                 path.unlink(missing_ok=True)
 
-    def keys(self, prefix: str) -> Iterator[str]:
+    def keys(self, prefix: str, wanted: Wanted = _everything) -> Iterator[str]:
         """Walk the folders in order, one at a time.
 
+        Args:
+            prefix: See the port.
+            wanted: What it says no to is left out: a folder is not entered, a link not followed.
+
         Raises:
-            StoreUnavailableError: Also when a link leads out of the store: what lies there
+            StoreUnavailableError: Also when a wanted link leads out of the store: what lies there
                 cannot be read, and leaving it out would lose rows in silence.
         """
         folder, slash, _ = check_prefix(prefix).rpartition("/")
         with self._explaining(""):
             self._check_there()
-        return usable_keys(self._walk(folder + slash, prefix), url=self.url)
+
+        def is_wanted(key: str) -> bool:
+            return key.startswith(prefix) and wanted(key)
+
+        return usable_keys(self._walk(folder + slash, is_wanted), url=self.url)
 
     def local_path(self, key: str) -> Path:
         """Return where the object lies, or would lie."""
@@ -189,37 +204,38 @@ class LocalObjectStore:
         if target.is_relative_to(self._root):
             return path
         raise StoreUnavailableError(
-            f"{path} leads out of the store {self.url} through a symbolic link, to {target}. "
-            "Replace the link by what it points to, or name that place itself as the store."
+            f"{path} leads out of {self.url} through a symbolic link, to {target}; only links that "
+            "stay below it are followed. Replace the link by what it points to, or name that place "
+            "itself."
         )
 
-    def _walk(self, folder: str, prefix: str) -> Iterator[str]:
+    def _walk(self, folder: str, wanted: Wanted) -> Iterator[str]:
         """Yield the keys of a folder, which is empty or ends in a slash."""
         with self._explaining(folder):
-            names = self._sorted_names(self._below_root(self._root / folder))
-        for key in (folder + name for name in names):
-            if not key.startswith(prefix):
-                continue
+            self._below_root(self._root / folder)
+            keys = self._sorted_keys(folder, wanted)
+        for key in keys:
             if key.endswith("/"):
-                yield from self._walk(key, prefix)
+                yield from self._walk(key, wanted)
             else:
                 yield key
 
-    def _sorted_names(self, folder: Path) -> list[str]:
+    def _sorted_keys(self, folder: str, wanted: Wanted) -> list[str]:
         """Return files, and folders with a slash: as part of a key that is how they sort."""
-        names = []
+        keys = []
         try:
-            with os.scandir(folder) as entries:
+            with os.scandir(self._root / folder) as entries:
                 for entry in entries:
+                    key = folder + entry.name + ("/" if entry.is_dir() else "")
+                    if not wanted(key):
+                        continue
                     if entry.is_symlink():
                         self._below_root(Path(entry.path))
-                    if entry.is_dir(follow_symlinks=False):
-                        names.append(entry.name + "/")
-                    elif entry.is_file():
-                        names.append(entry.name)
+                    if entry.is_dir(follow_symlinks=False) or entry.is_file():
+                        keys.append(key)
         except (FileNotFoundError, NotADirectoryError):  # no such prefix, or deleted meanwhile
             return []
-        return sorted(names)
+        return sorted(keys)
 
     @contextmanager
     def _explaining(self, key: str) -> Iterator[None]:

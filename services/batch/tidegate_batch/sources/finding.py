@@ -4,15 +4,18 @@ One rule for disk and S3: a folder, or a prefix that ends in ``/``, means every 
 kind below it; in a glob ``*``, ``?`` and ``[…]`` stay within a segment and ``**`` spans any number
 of them. Names that begin with ``.`` or ``_`` are meant only where the pattern says so itself, as
 in Spark and pyarrow: they are side files, not rows. Any other file below a folder that does not
-have the ending is left out, and a line of the log says so.
+have the ending is left out, and a line of the log says so. On disk only folders that can hold a
+match are looked into, and only links that match are followed.
 """
 
 import os
+import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from fnmatch import fnmatchcase
 from typing import Final
 
+from tidegate.objects.local import LocalObjectStore
 from tidegate.objects.opening import split_url
 from tidegate.objects.port import ObjectHead, ObjectStore
 from tidegate.observability import get_logger
@@ -20,6 +23,7 @@ from tidegate_batch.ports import FoundInput, Stores
 
 _log = get_logger(__name__)
 _WILD: Final = frozenset("*?[")
+_PLAIN: Final = re.compile(r"[^*?\[]*")
 _CONCURRENT_HEADS: Final = 16
 """Asking for 10,000 objects one by one would take minutes where a reply takes 20 ms."""
 
@@ -50,8 +54,14 @@ def find_files(pattern: str, *, suffix: str, stores: Stores) -> list[FoundInput]
 
 
 def _below(store: ObjectStore, folder: str, pattern: Sequence[str]) -> list[str]:
-    keys = store.keys(folder)
-    return [key for key in keys if _matches(key.removeprefix(folder).split("/"), pattern)]
+    def is_wanted(key: str) -> bool:
+        *folders, name = key.removeprefix(folder).split("/")
+        return _matches([*folders, name], pattern) if name else _leads_on(folders, pattern)
+
+    if isinstance(store, LocalObjectStore):
+        return list(store.keys(folder, is_wanted))
+    plain = _PLAIN.match(pattern[0])  # a flat space of keys has no folders to pass by
+    return list(filter(is_wanted, store.keys(folder + (plain[0] if plain else ""))))
 
 
 def _of_kind(suffix: str, keys: Sequence[str], *, pattern: str) -> list[str]:
@@ -81,6 +91,17 @@ def _matches(segments: Sequence[str], pattern: Sequence[str]) -> bool:
             bool(segments) and _fits(segments[0], "*") and _matches(segments[1:], pattern)
         )
     return bool(segments) and _fits(segments[0], pattern[0]) and _matches(segments[1:], pattern[1:])
+
+
+def _leads_on(folders: Sequence[str], pattern: Sequence[str]) -> bool:
+    """Tell whether something below these folders could match."""
+    if not folders or not pattern:
+        return bool(pattern)
+    if pattern[0] == "**":
+        return _leads_on(folders, pattern[1:]) or (
+            _fits(folders[0], "*") and _leads_on(folders[1:], pattern)
+        )
+    return _fits(folders[0], pattern[0]) and _leads_on(folders[1:], pattern[1:])
 
 
 def _fits(segment: str, pattern: str) -> bool:
