@@ -216,7 +216,7 @@ def test_a_job_that_was_cancelled_by_somebody_stays_cancelled(
         record.change_state(lambda now: now.moved(Event.CANCELLED, "t"))
 
     engine = InterferingEngine(inline_engine(parts), at=2, meanwhile=somebody_cancels)
-    with pytest.raises(DriverReplacedError, match="is cancelled now"):
+    with pytest.raises(DriverReplacedError, match="was cancelled, and this driver has stopped"):
         drive(record, parts, cache, engine=engine)
     state = record.state()
     assert state is not None

@@ -7,6 +7,7 @@ from rich.console import Console
 from tidegate.clock import ManualClock
 from tidegate.units import NS_PER_SECOND
 from tidegate_batch.core.chunks import QueueStatistics
+from tidegate_batch.core.outlook import Outlook
 from tidegate_batch.main.display import BarDisplay, LineDisplay, build_display
 
 
@@ -36,7 +37,7 @@ def test_where_nobody_looks_at_a_terminal_there_are_plain_lines_now_and_then() -
     assert stream.getvalue().splitlines() == [
         "starting local workers",
         "0 of 1000 rows (0%), 0 rows/s, 2 workers",
-        "400 of 1000 rows (40%), 100 rows/s, 2 workers",
+        "400 of 1000 rows (40%), 100 rows/s, about 6 s left, 2 workers",
         "1000 of 1000 rows (100%), 100 rows/s, 2 workers",
     ]
 
@@ -60,5 +61,26 @@ def test_on_a_terminal_there_is_a_bar_with_rows_speed_and_workers() -> None:
     display.progress(after(500), workers=2)
     display.close()
     last = shown.getvalue().rpartition("scoring")[2]
-    for word in ("50%", "500/1000", "500 rows/s", "2 workers"):
+    for word in ("50%", "500/1000", "500 rows/s", "about 1 s left", "2 workers"):
         assert word in last
+
+
+def test_what_is_known_of_the_end_and_of_bad_rows_is_shown_in_words() -> None:
+    stream = io.StringIO()
+    known = Outlook(rows_per_s=2000, eta_s=300, eta_low_s=240, eta_high_s=540)
+    LineDisplay(ManualClock(), stream).progress(after(500), workers=1, outlook=known, rows_dlq=3)
+    assert stream.getvalue() == (
+        "500 of 1000 rows (50%), 2,000 rows/s, 4 to 9 min left, 3 bad rows, 1 worker\n"
+    )
+
+
+def test_the_bar_fits_into_a_narrow_terminal() -> None:
+    shown = io.StringIO()
+    console = Console(file=shown, force_terminal=True, width=80, color_system=None)
+    display = BarDisplay(ManualClock(), console)
+    known = Outlook(rows_per_s=3111, eta_s=300, eta_low_s=61, eta_high_s=5000)
+    display.progress(after(500), workers=12, outlook=known, rows_dlq=3)
+    display.close()
+    drawn = shown.getvalue().rpartition("scoring")[2].splitlines()
+    assert drawn[0].endswith("50%  500/1000")
+    assert drawn[1].endswith("3,111 rows/s · 61 s to 83 min left · 3 bad rows · 12 workers")

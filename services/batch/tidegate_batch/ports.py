@@ -14,6 +14,7 @@ import numpy.typing as npt
 from tidegate.objects.port import ObjectStore
 from tidegate_batch.core.chunks import QueueStatistics, WorkerId
 from tidegate_batch.core.names import ChunkId
+from tidegate_batch.core.outlook import Outlook
 from tidegate_batch.core.planning import RowGroup
 from tidegate_batch.core.records import PlannedInput
 
@@ -295,6 +296,20 @@ class Display(Protocol):
         """Say what begins now."""
         ...
 
-    def progress(self, statistics: QueueStatistics, *, workers: int | None) -> None:
-        """Show committed and planned rows, and how many workers are ready, if that is known."""
+    def progress(
+        self,
+        statistics: QueueStatistics,
+        *,
+        workers: int | None,
+        outlook: Outlook | None = None,
+        rows_dlq: int = 0,
+    ) -> None:
+        """Show committed and planned rows, and how many workers are ready, if that is known.
+
+        Args:
+            statistics: The totals.
+            workers: ``None``: not known.
+            outlook: Speed and end; without it, what the display has seen itself must do.
+            rows_dlq: Bad rows so far.
+        """
         ...

@@ -113,6 +113,12 @@ class DriverReplacedError(JobError):
     code = "driver_replaced"
 
 
+class JobCancelledError(DriverReplacedError):
+    """Somebody cancelled the job; its driver stops, and it can be resumed."""
+
+    code = "cancelled"
+
+
 class RowsMismatchError(JobError):
     """Row counts do not add up; nothing is published over a doubt."""
 

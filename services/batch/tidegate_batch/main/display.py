@@ -1,19 +1,23 @@
 """How a job's progress is shown: a bar on a terminal, plain lines elsewhere; always on stderr."""
 
 import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, TextIO
 
 from tidegate.clock import Clock
-from tidegate.units import NS_PER_SECOND
+from tidegate.units import NS_PER_SECOND, ns_to_seconds
 from tidegate_batch.core.chunks import QueueStatistics
+from tidegate_batch.core.outlook import Outlook, outlook
 from tidegate_batch.core.wording import counted
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, RenderableType
     from rich.progress import Progress, TaskID
 
 _LINE_EVERY_NS: Final = 5 * NS_PER_SECOND
 """Often enough to see that it moves, and 14 million rows make some hundred lines."""
+_REDRAWN_PER_S: Final = 2
+"""Nobody reads faster; more would only flicker."""
 
 
 def build_display(clock: Clock, *, stream: TextIO | None = None) -> "LineDisplay | BarDisplay":
@@ -22,22 +26,44 @@ def build_display(clock: Clock, *, stream: TextIO | None = None) -> "LineDisplay
     return BarDisplay(clock) if stream.isatty() else LineDisplay(clock, stream)
 
 
-class _Speed:
-    """Rows a second since the workers began.
+class _Observer:
+    """What a display has seen itself of a job's speed.
 
     What an earlier driver committed does not count, nor does the time until workers are ready.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._first: tuple[int, int] | None = None
+        self._began: tuple[int, int] | None = None
+        self._seen: list[tuple[float, int]] = []
+        self._rows = 0
 
-    def rows_per_s(self, rows_committed: int) -> float:
-        now_ns = self._clock.now_ns()
-        if self._first is None or self._first[1] == rows_committed:
-            self._first = (now_ns, rows_committed)
-        since_ns, rows_before = self._first
-        return (rows_committed - rows_before) * NS_PER_SECOND / max(1, now_ns - since_ns)
+    def outlook(self, statistics: QueueStatistics) -> Outlook | None:
+        now_ns, rows = self._clock.now_ns(), statistics.rows_committed
+        if self._began is None or self._began[1] == rows:
+            self._began, self._rows = (now_ns, rows), rows
+        if rows > self._rows:
+            self._seen.append((ns_to_seconds(now_ns), rows - self._rows))
+            self._rows = rows
+        return outlook(
+            self._seen,
+            began_s=ns_to_seconds(self._began[0]),
+            now_s=ns_to_seconds(now_ns),
+            rows_left=statistics.rows - rows,
+        )
+
+
+def _facts(
+    statistics: QueueStatistics, outlook: Outlook | None, *, workers: int | None, rows_dlq: int
+) -> list[str]:
+    """Return what is worth knowing beside rows and share, the most important first."""
+    is_done = statistics.committed == statistics.chunks
+    return [
+        f"{outlook.rows_per_s if outlook else 0:,.0f} rows/s",
+        *([str(outlook)] if outlook and not is_done else []),
+        *([counted(rows_dlq, "bad row")] if rows_dlq else []),
+        *([counted(workers, "worker")] if workers else []),
+    ]
 
 
 class LineDisplay:
@@ -46,7 +72,7 @@ class LineDisplay:
     def __init__(self, clock: Clock, stream: TextIO) -> None:
         self._clock = clock
         self._stream = stream
-        self._speed = _Speed(clock)
+        self._observer = _Observer(clock)
         self._stage = ""
         self._next_line_at_ns = 0
         self._is_done = False
@@ -57,9 +83,16 @@ class LineDisplay:
             self._stage = text
             self._write(text)
 
-    def progress(self, statistics: QueueStatistics, *, workers: int | None) -> None:
+    def progress(
+        self,
+        statistics: QueueStatistics,
+        *,
+        workers: int | None,
+        outlook: Outlook | None = None,
+        rows_dlq: int = 0,
+    ) -> None:
         """Write rows, share and speed, every five seconds and once at the end."""
-        speed = self._speed.rows_per_s(statistics.rows_committed)
+        seen = self._observer.outlook(statistics)
         is_done = statistics.committed == statistics.chunks
         now_ns = self._clock.now_ns()
         if self._is_done or (now_ns < self._next_line_at_ns and not is_done):
@@ -67,11 +100,9 @@ class LineDisplay:
         self._is_done = is_done
         self._next_line_at_ns = now_ns + _LINE_EVERY_NS
         share = statistics.rows_committed / statistics.rows if statistics.rows else 1.0
-        by = f", {counted(workers, 'worker')}" if workers is not None else ""
-        self._write(
-            f"{statistics.rows_committed} of {statistics.rows} rows ({share:.0%}), "
-            f"{speed:.0f} rows/s{by}"
-        )
+        facts = _facts(statistics, outlook or seen, workers=workers, rows_dlq=rows_dlq)
+        rows = f"{statistics.rows_committed} of {statistics.rows} rows ({share:.0%})"
+        self._write(", ".join([rows, *facts]))
 
     def close(self) -> None:
         """Nothing is left to do."""
@@ -82,10 +113,10 @@ class LineDisplay:
 
 
 class BarDisplay:
-    """A calm bar: rows, rows/s, time left, workers."""
+    """A calm bar: rows, rows/s, time left, bad rows, workers."""
 
     def __init__(self, clock: Clock, console: "Console | None" = None) -> None:
-        self._speed = _Speed(clock)
+        self._observer = _Observer(clock)
         self._console = console
         self._progress: Progress | None = None
         self._task: TaskID | None = None
@@ -95,18 +126,24 @@ class BarDisplay:
         bar, task = self._started()
         bar.update(task, description=text)
 
-    def progress(self, statistics: QueueStatistics, *, workers: int | None) -> None:
+    def progress(
+        self,
+        statistics: QueueStatistics,
+        *,
+        workers: int | None,
+        outlook: Outlook | None = None,
+        rows_dlq: int = 0,
+    ) -> None:
         """Move the bar."""
         bar, task = self._started()
-        speed = self._speed.rows_per_s(statistics.rows_committed)
-        by = counted(workers, "worker") if workers else ""
+        seen = self._observer.outlook(statistics)
+        facts = _facts(statistics, outlook or seen, workers=workers, rows_dlq=rows_dlq)
         bar.update(
             task,
             description="scoring",
             total=statistics.rows,
             completed=statistics.rows_committed,
-            speed=f"{speed:,.0f} rows/s" if speed else "",
-            workers=by,
+            facts=" · ".join(facts),
         )
 
     def close(self) -> None:
@@ -118,29 +155,30 @@ class BarDisplay:
     def _started(self) -> "tuple[Progress, TaskID]":
         if self._progress is None or self._task is None:
             self._progress = _build_bar(self._console)
-            self._task = self._progress.add_task("", total=None, speed="", workers="")
+            self._task = self._progress.add_task("looking", total=None, facts="")
             self._progress.start()
         return self._progress, self._task
 
 
 def _build_bar(console: "Console | None") -> "Progress":
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TaskProgressColumn,
-        TextColumn,
-        TimeRemainingColumn,
-    )
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressColumn
+    from rich.progress import TextColumn as Words
+    from rich.text import Text
 
-    return Progress(
-        TextColumn("{task.description}"),
+    class TwoLines(Progress):
+        """The bar, and below it the facts, which are cut where a terminal is too narrow."""
+
+        def get_renderables(self) -> "Iterable[RenderableType]":
+            yield self.make_tasks_table(self.tasks)
+            for task in self.tasks:
+                yield Text(f"  {task.fields['facts']}", no_wrap=True, overflow="ellipsis")
+
+    return TwoLines(
+        Words("{task.description}"),
         BarColumn(),
         TaskProgressColumn(),
         MofNCompleteColumn(),
-        TextColumn("{task.fields[speed]}"),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[workers]}"),
         console=console or Console(stderr=True),
+        refresh_per_second=_REDRAWN_PER_S,
     )

@@ -16,6 +16,7 @@ from tidegate.settings import load_settings
 from tidegate.units import NS_PER_MS, ns_to_seconds
 from tidegate_batch.core.errors import (
     InputInvalidError,
+    JobCancelledError,
     JobConflictError,
     JobDrivenError,
     JobNotDrivenError,
@@ -37,6 +38,10 @@ from tidegate_batch.settings import BatchSettings
 
 _LOOK_NS = 100 * NS_PER_MS
 """Between two looks for the driver that was started; it takes a second or two to come up."""
+
+
+_TELL_ENOUGH = (JobConflictError, InputInvalidError, OutputTakenError, JobCancelledError)
+"""Errors that say themselves what became of the job, or whom no resume would help."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,7 +190,7 @@ def run_or_explain(session: Session, record: JobRecord) -> Answer:
         return session.run(record)
     except (TidegateError, KeyboardInterrupt) as error:
         job = record.job
-        if not isinstance(error, JobConflictError | InputInvalidError | OutputTakenError):
+        if not isinstance(error, _TELL_ENOUGH):
             click.echo(
                 f"job {job} stopped; what is committed is kept. Look at it with 'tidegate batch "
                 f"status {job}', go on with 'tidegate batch resume {job} --wait'.",

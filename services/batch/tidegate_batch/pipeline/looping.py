@@ -24,8 +24,8 @@ from tidegate_batch.ports import (
 )
 
 _log = get_logger(__name__)
-_LONGEST_WAIT_NS = NS_PER_SECOND
-"""A driver that was replaced notices it this much later at most."""
+_LONGEST_WAIT_NS = NS_PER_SECOND // 2
+"""A driver that was replaced, or whose job was cancelled, notices it this much later at most."""
 _FAILED_STARTS = 3
 """In a row and for each worker wanted: a machine that cannot start any will not start the next."""
 

@@ -6,7 +6,7 @@ be committed once.
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from tidegate.errors import PartUnavailableError, TidegateError
 from tidegate.observability import get_logger
@@ -14,6 +14,7 @@ from tidegate.units import ns_to_seconds
 from tidegate_batch.core.errors import (
     CommittedDataMissingError,
     DriverReplacedError,
+    JobCancelledError,
     JobConflictError,
     JobDrivenError,
     JobPublishedError,
@@ -28,6 +29,8 @@ from tidegate_batch.pipeline.record import JobRecord
 _log = get_logger(__name__)
 _LOOK_NS = 1_000_000_000
 """Between two looks at somebody else's lease: a renewal is seen at most this much late."""
+_NOTICE_NS = 500_000_000
+"""Between two looks at one's own state: a cancel stops the workers within a second."""
 
 
 class Seat:
@@ -88,12 +91,22 @@ class Seat:
 
     @contextmanager
     def renewed(self, *, every_ns: int = RENEW_NS) -> Iterator[None]:
-        """Renew the lease from a thread of its own, so that no long step lets it expire."""
+        """Renew the lease from a thread of its own, so that no long step lets it expire.
+
+        Between renewals it looks whether the job is still this driver's.
+        """
         over = threading.Event()
+        pause_ns = min(every_ns, _NOTICE_NS)
 
         def renew_on() -> None:
-            while not over.wait(ns_to_seconds(every_ns)):
+            since_ns = 0
+            while not over.wait(ns_to_seconds(pause_ns)):
+                since_ns += pause_ns
                 try:
+                    if since_ns < every_ns:
+                        self._look()
+                        continue
+                    since_ns = 0
                     self.renew()
                 except PartUnavailableError as error:  # the next renewal may be in time
                     _log.warning("lease_not_renewed", job_id=self.record.job, reason=str(error))
@@ -109,16 +122,29 @@ class Seat:
             over.set()
             thread.join()
 
+    def _look(self) -> None:
+        with self._one_change, suppress(PartUnavailableError):  # the next renewal tells of it
+            if (now := self.record.state()) is not None:
+                self._refuse_if_replaced(now)
+
     def _change(self, change: Callable[[JobState], JobState]) -> None:
         def fenced(now: JobState) -> JobState:
-            if now.epoch != self.epoch or (now.state in ENDED and self.state not in ENDED):
-                raise self._replaced(now)
+            self._refuse_if_replaced(now)
             return change(now)
 
         with self._one_change:
             self._state = self.record.change_state(fenced)
 
+    def _refuse_if_replaced(self, now: JobState) -> None:
+        if now.epoch != self.epoch or (now.state in ENDED and self.state not in ENDED):
+            raise self._replaced(now)
+
     def _replaced(self, now: JobState) -> DriverReplacedError:
+        if now.state is State.CANCELLED:
+            return JobCancelledError(
+                f"job {self.record.job} was cancelled, and this driver has stopped. What is "
+                f"committed is kept: 'tidegate batch resume {self.record.job}' goes on."
+            )
         who = f"{now.driver.host}, process {now.driver.pid}" if now.driver else "somebody"
         return DriverReplacedError(
             f"job {self.record.job} is {now.state} now, moved on by {who}; this driver has "

@@ -1,6 +1,7 @@
 """Looking at a job without touching it."""
 
-from typing import Literal
+from collections.abc import Collection
+from typing import Final, Literal
 
 import msgspec
 
@@ -8,13 +9,16 @@ from tidegate_batch.core.chunks import QueueStatistics
 from tidegate_batch.core.errors import JobNotDrivenError
 from tidegate_batch.core.lease import LeaseWatch
 from tidegate_batch.core.records import Driver, JobFailure, JobSpec, JobState, PinnedModel, Plan
-from tidegate_batch.core.states import ENDED, State
+from tidegate_batch.core.states import ENDED, STOPPED, State
 from tidegate_batch.pipeline.identity import is_surely_gone
+from tidegate_batch.pipeline.pacing import Pace, PaceWatch
 from tidegate_batch.pipeline.parts import Parts
 from tidegate_batch.pipeline.record import JobRecord
 from tidegate_batch.ports import Display
 
 _LOOK_NS = 1_000_000_000
+SUBMITTED: Final = "submitted"
+"""Of a job whose submission died before it wrote the first state."""
 
 
 class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,7 +26,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     job: str
     state: str
-    """Of ``State``; ``submitted`` if its submission died before the first one was written."""
+    """Of ``State``, or ``SUBMITTED``."""
     model: PinnedModel
     inputs: tuple[str, ...]
     output: str
@@ -35,6 +39,8 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     driver_is: Literal["unknown", "gone"] | None
     """``gone`` if its process on this machine is known to have ended; ``None`` without one."""
     failure: JobFailure | None
+    rows_dlq: int | None
+    """Rows without an answer; ``None`` until the job is published."""
     created_at: str
 
     @property
@@ -52,17 +58,18 @@ def status_of(record: JobRecord) -> JobStatus:
     """
     spec, state, plan = record.spec(), record.state(), record.plan()
     committed = record.committed_chunks() if plan else set()
-    return _status(spec, state, plan, committed)
+    return describe_job(spec, state, plan, committed)
 
 
-def _status(
-    spec: JobSpec, state: JobState | None, plan: Plan | None, committed: set[str]
+def describe_job(
+    spec: JobSpec, state: JobState | None, plan: Plan | None, committed: Collection[str]
 ) -> JobStatus:
+    """Put together what was read of a job's record."""
     driver = state.driver if state else None
     known = [chunk for chunk in plan.chunks if chunk.chunk in committed] if plan else []
     return JobStatus(
         job=spec.job,
-        state=state.state if state else "submitted",
+        state=state.state if state else SUBMITTED,
         model=spec.model,
         inputs=spec.request.inputs,
         output=spec.request.output,
@@ -73,6 +80,7 @@ def _status(
         driver=driver,
         driver_is=None if driver is None else ("gone" if is_surely_gone(driver) else "unknown"),
         failure=state.failure if state else None,
+        rows_dlq=state.rows_dlq if state else None,
         created_at=spec.created_at,
     )
 
@@ -85,14 +93,18 @@ def watch(record: JobRecord, *, parts: Parts, display: Display) -> JobStatus:
         JobNotDrivenError: Its driver is dead, so that it would never end.
     """
     seen: LeaseWatch | None = None
-    spec, plan = record.spec(), None
+    spec, plan, pace = record.spec(), None, PaceWatch(record, parts)
     while True:
         state = record.state()
         plan = plan or record.plan()
-        status = _status(spec, state, plan, record.committed_chunks() if plan else set())
+        committed = record.committed_chunks() if plan else set()
+        status = describe_job(spec, state, plan, committed)
+        if status.rows is not None and state is not None:
+            _show(status, display, pace.look(committed, rows=status.rows, epoch=state.epoch))
+        else:
+            display.stage(status.state)
         if status.state in ENDED:
             return status
-        _show(status, display)
         now_ns, revision = parts.clock.now_ns(), state.revision if state else 0
         seen = (seen or LeaseWatch(revision=revision, since_ns=now_ns)).observe(revision, now_ns)
         if status.driver_is == "gone" or seen.is_expired(now_ns):
@@ -103,10 +115,13 @@ def watch(record: JobRecord, *, parts: Parts, display: Display) -> JobStatus:
         parts.pause(_LOOK_NS)
 
 
-def _show(status: JobStatus, display: Display) -> None:
-    if status.rows is None or status.chunks is None or status.state == State.PUBLISHING:
+def _show(status: JobStatus, display: Display, pace: Pace) -> None:
+    assert status.rows is not None
+    assert status.chunks is not None
+    if status.state != State.RUNNING:
         display.stage(status.state)
-        return
+        if status.state in STOPPED:
+            return
     totals = QueueStatistics(
         chunks=status.chunks,
         pending=status.chunks - status.chunks_committed,
@@ -116,4 +131,9 @@ def _show(status: JobStatus, display: Display) -> None:
         rows_committed=status.rows_committed,
         leases_lost=0,
     )
-    display.progress(totals, workers=None)
+    display.progress(
+        totals,
+        workers=pace.workers or None,
+        outlook=pace.outlook,
+        rows_dlq=pace.rows_dlq,
+    )

@@ -1,0 +1,55 @@
+"""Stopping a job on purpose; what is committed stays, and ``resume`` goes on from there.
+
+One compare-and-swap of the state, from any of the three states in which no reader can have seen a
+row. A driver looks at the state twice a second and ends its workers when it finds that it has
+moved; whatever a zombie commits after that is one chunk less for the next driver.
+"""
+
+from tidegate_batch.core.errors import JobCancelledError, JobConflictError, JobPublishedError
+from tidegate_batch.core.records import JobFailure, JobState
+from tidegate_batch.core.states import Event, State
+from tidegate_batch.pipeline.parts import Parts
+from tidegate_batch.pipeline.record import JobRecord
+from tidegate_batch.pipeline.seat import first_state
+
+
+def cancel(record: JobRecord, parts: Parts, *, by: str) -> JobState:
+    """Cancel a job, however far it is before it publishes; again changes nothing.
+
+    Args:
+        record: The job's.
+        parts: For the time that is written down.
+        by: Who asks, for whoever finds the job cancelled.
+
+    Raises:
+        JobNotFoundError: The store holds no such job.
+        JobPublishedError: Its output stands already.
+        JobConflictError: It is being published, has failed, or was superseded.
+    """
+    record.spec()
+    reason = JobFailure(code=JobCancelledError.code, message=f"cancelled by {by}")
+
+    def cancelled(now: JobState) -> JobState:
+        if now.state is State.CANCELLED:
+            return now
+        _refuse(record, now.state)
+        return now.moved(Event.CANCELLED, parts.now(), failure=reason)
+
+    before = record.state() or record.put_state(first_state(parts))
+    return before if before.state is State.CANCELLED else record.change_state(cancelled)
+
+
+def _refuse(record: JobRecord, state: State) -> None:
+    match state:
+        case State.VALIDATING | State.PLANNED | State.RUNNING | State.CANCELLED:
+            return
+        case State.PUBLISHED:
+            raise JobPublishedError(f"job {record.job} is published; nothing is left to cancel")
+        case State.PUBLISHING:
+            raise JobConflictError(
+                f"job {record.job} is being published: every row is scored, and readers may see "
+                "some already, so it is completed. It takes a moment: see 'tidegate batch status "
+                f"{record.job}'."
+            )
+        case State.FAILED | State.SUPERSEDED:
+            raise JobConflictError(f"job {record.job} is {state}; nobody works on it any more")

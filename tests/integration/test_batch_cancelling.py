@@ -1,0 +1,119 @@
+"""A job is stopped on purpose, before any reader has seen a row, and can go on later."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.fixtures.batch_jobs import (
+    Place,
+    SilentDisplay,
+    assert_each_row_once,
+    crew_with,
+    drive,
+    inline_engine,
+    new_place,
+    parts_with,
+    run_job,
+    stopped_job,
+)
+from tidegate.errors import JobError
+from tidegate_batch.core.errors import (
+    JobCancelledError,
+    JobConflictError,
+    JobNotFoundError,
+    JobPublishedError,
+)
+from tidegate_batch.core.names import JobId
+from tidegate_batch.core.states import Event, State
+from tidegate_batch.pipeline.cancelling import cancel
+from tidegate_batch.pipeline.driving import JobDriver
+from tidegate_batch.pipeline.identity import this_process
+from tidegate_batch.pipeline.record import JobRecord
+from tidegate_batch.pipeline.seat import take_seat
+from tidegate_batch.pipeline.submission import submit
+
+ROWS = 60
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return new_place(tmp_path, ROWS, row_group_rows=10)
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Path:
+    return tmp_path / "cache"
+
+
+def submitted(place: Place) -> JobRecord:
+    return submit(place.submission(chunk_rows=10), store_url=place.store, parts=parts_with())
+
+
+def state_of(record: JobRecord) -> State:
+    state = record.state()
+    assert state is not None
+    return state.state
+
+
+def test_a_job_that_nobody_has_begun_is_cancelled_and_can_be_resumed(
+    place: Place, cache: Path
+) -> None:
+    record, parts = submitted(place), parts_with()
+    assert record.state() is None
+    cancelled = cancel(record, parts, by="a test")
+    assert cancelled.state is State.CANCELLED
+    assert cancelled.failure is not None
+    assert cancelled.failure.message == "cancelled by a test"
+    drive(record, parts, cache)
+    assert_each_row_once(place.output, ROWS)
+
+
+def test_cancelling_again_changes_nothing(place: Place) -> None:
+    record = submitted(place)
+    first = cancel(record, parts_with(), by="a test")
+    assert cancel(record, parts_with(), by="somebody else") == first
+
+
+def test_a_driver_at_work_stops_when_its_job_is_cancelled(place: Place, cache: Path) -> None:
+    record, parts = submitted(place), parts_with()
+    engine = inline_engine(parts)
+    seat = take_seat(record, this_process(), parts)
+
+    class Cancelling(SilentDisplay):
+        def stage(self, text: str) -> None:
+            if text.startswith("starting"):
+                cancel(record, parts, by="a test")
+
+    with pytest.raises(JobCancelledError, match=f"resume {record.job}"):
+        JobDriver(seat, parts=parts, display=Cancelling()).run(crew_with(engine, cache))
+    assert state_of(record) is State.CANCELLED
+    drive(record, parts, cache)
+    assert_each_row_once(place.output, ROWS)
+
+
+def test_a_job_that_is_being_published_is_completed(place: Place, cache: Path) -> None:
+    record, parts = submitted(place), parts_with()
+    seat = take_seat(record, this_process(), parts)
+    for event in (Event.PLANNED, Event.STARTED, Event.ALL_COMMITTED):
+        seat.move(event)
+    with pytest.raises(JobConflictError, match="it is completed"):
+        cancel(record, parts, by="a test")
+    assert state_of(record) is State.PUBLISHING
+
+
+def test_what_has_ended_is_not_cancelled(place: Place, cache: Path) -> None:
+    failed = stopped_job(place, cache, JobError("failed on purpose"))
+    with pytest.raises(JobConflictError, match="is failed"):
+        cancel(failed, parts_with(), by="a test")
+    published = run_job(place, cache)
+    with pytest.raises(JobPublishedError):
+        cancel(published, parts_with(), by="a test")
+    with pytest.raises(JobConflictError, match="is superseded"):
+        cancel(failed, parts_with(), by="a test")
+
+
+def test_a_job_that_is_not_there_is_not_made_by_cancelling_it(place: Place) -> None:
+    record = JobRecord(submitted(place).store, JobId("0123456789abcdef"))
+    with pytest.raises(JobNotFoundError):
+        cancel(record, parts_with(), by="a test")
+    assert record.state() is None
