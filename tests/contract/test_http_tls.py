@@ -89,7 +89,7 @@ def test_files_that_do_not_belong_together_stop_the_start(
     sound = environment(certificates)
     nothing = str(tmp_path / "none.pem")
     mistakes = [
-        (sound | {"TIDEGATE_SERVE__TLS_KEY": str(certificates.client_key)}, "TLS cannot be set up"),
+        (sound | {"TIDEGATE_SERVE__TLS_KEY": str(certificates.client_key)}, "is not the key of"),
         (sound | {"TIDEGATE_SERVE__TLS_CERT": nothing}, nothing),
         (sound | {"TIDEGATE_SERVE__TLS_CLIENT_CA": nothing}, nothing),
         ({"TIDEGATE_SERVE__TLS_CERT": str(certificates.server)}, "both serve.tls_cert and"),

@@ -1,6 +1,5 @@
 """Who may reach a listener, and who may do what there: decided before anything listens."""
 
-import ssl
 from pathlib import Path
 from typing import Final
 
@@ -13,7 +12,6 @@ from tidegate.observability import get_logger
 from tidegate_realtime.api.policy import Policy
 from tidegate_realtime.api.servers.connections import ConnectionLimits
 from tidegate_realtime.api.servers.sockets import is_loopback
-from tidegate_realtime.api.servers.tls import Tls
 from tidegate_realtime.runtime.reading import Readers
 from tidegate_realtime.settings import ServeSettings
 
@@ -73,25 +71,3 @@ def connection_limits(serve: ServeSettings) -> ConnectionLimits:
     return ConnectionLimits(
         all=serve.connection_limit, per_address=serve.connection_limit_per_address
     )
-
-
-def open_tls(serve: ServeSettings) -> Tls | None:
-    """Check the certificate, its key and the authority of the callers' certificates.
-
-    Raises:
-        SettingError: They are incomplete, cannot be read, or do not belong together.
-    """
-    if serve.tls_cert is None or serve.tls_key is None:
-        if serve.tls_cert or serve.tls_key or serve.tls_client_ca:
-            raise SettingError(
-                "TLS needs both serve.tls_cert and serve.tls_key; serve.tls_client_ca adds to them"
-            )
-        return None
-    tls = Tls(cert=serve.tls_cert, key=serve.tls_key, client_ca=serve.tls_client_ca)
-    try:
-        tls.context()
-    except (OSError, ssl.SSLError) as error:
-        files = ", ".join(str(file) for file in tls if file is not None)
-        reason = getattr(error, "reason", None) or error.strerror or error
-        raise SettingError(f"TLS cannot be set up with {files}: {reason}") from error
-    return tls

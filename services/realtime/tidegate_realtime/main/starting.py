@@ -16,9 +16,10 @@ from tidegate.observability import configure_logging, get_logger
 from tidegate.settings import Settings, load_settings
 from tidegate_realtime.api.servers.sockets import check_free, numeric_host
 from tidegate_realtime.api.servers.tls import Tls
+from tidegate_realtime.main.certifying import open_tls
 from tidegate_realtime.main.cores import check_threads, count_cores
 from tidegate_realtime.main.grpc import check_grpc
-from tidegate_realtime.main.guarding import check_reach, open_keys, open_tls
+from tidegate_realtime.main.guarding import check_reach, open_keys
 from tidegate_realtime.settings import ServeSettings
 
 log: Final = get_logger(__name__)
