@@ -30,6 +30,8 @@ BUSY = Observed(
     busy_ratio=0.9,
     arriving_per_second=2_000.0,
     capacity_per_second=3_500.0,
+    objective_percentile=0.99,
+    promised_percentile=0.99,
     slower_ratio=1.0,
     terminated=0,
     given_up=0,
@@ -218,3 +220,10 @@ def test_the_answer_is_json_and_a_person_reads_every_finding() -> None:
     for finding in explain(BUSY):
         assert finding.said in text
         assert f"to change it: {finding.change}" in text
+
+
+def test_a_promise_below_the_objective_is_named_with_what_it_costs() -> None:
+    text = said(replace(BUSY, promised_percentile=0.9), "promised_less")
+    assert "within 50 ms at p99" in text
+    assert "promised at p90: up to 10% of them may be late" in text
+    assert kinds(BUSY) == [kind for kind in kinds(BUSY) if kind != "promised_less"]

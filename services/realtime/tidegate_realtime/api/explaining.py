@@ -65,6 +65,9 @@ class Observed:
     """Rows, refused ones too."""
     capacity_per_second: float
     """Rows that all executors take with full batches."""
+    objective_percentile: float
+    promised_percentile: float
+    """Below that of the objective while nobody could be promised an answer at it."""
     slower_ratio: float
     """How much longer the latest calls took than was foretold; 1 if foretold right."""
     terminated: int
@@ -220,6 +223,18 @@ def _slower(observed: Observed) -> Iterator[Finding]:
         )
 
 
+def _relented(observed: Observed) -> Iterator[Finding]:
+    asked, promised = observed.objective_percentile, observed.promised_percentile
+    if promised < asked:
+        yield Finding(
+            kind="promised_less",
+            said=f"Not even one row was answered within {observed.objective_ms:g} ms at "
+            f"p{100 * asked:g} of late. Rather than refuse everybody, answers are promised at "
+            f"p{100 * promised:g}: up to {1 - promised:.0%} of them may be late.",
+            change="look for a neighbour on this machine or for calls that stall; or raise slo_ms",
+        )
+
+
 def _hung(observed: Observed) -> Iterator[Finding]:
     if observed.given_up:
         yield Finding(
@@ -263,6 +278,7 @@ _URGENT: Final[tuple[Callable[[Observed], Iterator[Finding]], ...]] = (
     _refused,
     _expired,
     _slower,
+    _relented,
     _terminated,
     _shared,
 )

@@ -52,7 +52,7 @@ class Calibration:
     )
 
     def __init__(self, percentile: float) -> None:
-        self._from_top = WINDOW - min(WINDOW, bound_rank(percentile, WINDOW)) + 1
+        self._from_top = _from_top(percentile)
         self._tail_ratios: deque[float] = deque(maxlen=WINDOW)
         self._mean_ratios: deque[float] = deque(maxlen=WINDOW)
         self._new = 0  # comparisons since the last ``renew``
@@ -92,6 +92,13 @@ class Calibration:
         self.tail_factor = max(self.tail_factor, CAUTION if slower else 1.0)
         self.spread *= 2
 
+    def move_to(self, percentile: float) -> None:
+        """Hold batches against another quantile, with none compared yet; ``renew`` must follow."""
+        self._from_top = _from_top(percentile)
+        self._tail_ratios.clear()
+        self._new = 0
+        self.tail_factor = 1.0
+
     def renew(self) -> None:
         """Take the measure of the last comparisons, and move c by as many steps as are new."""
         ratios = sorted(self._mean_ratios)
@@ -118,3 +125,7 @@ class Calibration:
     def _upper(self, in_order: Sequence[float]) -> float:
         value = in_order[-self._from_top] if len(in_order) >= self._from_top else 1.0
         return value if len(in_order) == WINDOW else max(1.0, value)
+
+
+def _from_top(percentile: float) -> int:
+    return WINDOW - min(WINDOW, bound_rank(percentile, WINDOW)) + 1

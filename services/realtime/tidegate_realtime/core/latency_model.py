@@ -153,6 +153,29 @@ class LatencyModel:
         except KeyError:
             raise self._unmeasured(rows) from None
 
+    def quantile_ns(self, percentile: float) -> Nanoseconds:
+        """Return what that share of the calls of the smallest measured size took at most.
+
+        Of its own samples alone: a first look at a percentile before ``move_to``.
+
+        Raises:
+            IndexError: Nothing was observed.
+        """
+        summary = self._samples[self._measured[0]].summary(percentile)
+        return Nanoseconds(math.ceil(summary.tail * self._calibration.mean_factor))
+
+    def move_to(self, percentile: float, now_ns: Nanoseconds) -> None:
+        """Promise another percentile from now on; what was observed is kept.
+
+        Args:
+            percentile: Above 0 and below 1.
+            now_ns: The present.
+        """
+        self._take_in()
+        self.percentile = percentile
+        self._calibration.move_to(percentile)
+        self._draw(now_ns)
+
     def rest_ns(self, rows: int, ran_ns: int) -> Nanoseconds:
         """Return how much longer a call is expected to run that has run ``ran_ns`` already.
 

@@ -35,6 +35,7 @@ from tidegate_realtime.core.cap import Cap, Infeasible, compute_cap
 from tidegate_realtime.core.latency_model import LatencyModel
 from tidegate_realtime.core.limits import BatchLimits
 from tidegate_realtime.core.overhead import Overhead
+from tidegate_realtime.core.relenting import Relenting
 
 LOAD_SHARE: Final = 0.85
 """Of an executor's capacity that arrivals may use before batches must grow: at full use the queue
@@ -78,6 +79,7 @@ class Pace:
         "_load_at_ns",
         "_overhead",
         "_reach",
+        "_relenting",
         "_revision",
         "calm_rows",
         "cap",
@@ -138,6 +140,7 @@ class Pace:
         """Allowed sizes up to the cap; empty if they are not known."""
         self._least_caution, self._known = self._caution(1.0), _Known(-1, {}, {})
         self._reach, self._limits, self._overhead = _Reach(), limits, overhead
+        self._relenting = Relenting(model.percentile if model else 0.0)
         self._revision = -1
         self._load_at_ns, self._fresh_rows = Nanoseconds(0), 0
         self.renew()
@@ -152,6 +155,7 @@ class Pace:
         if self.model is not None:
             self.model.observe(rows, took_ns, now_ns)
             self.renew()
+            self._relent(self.model, now_ns)
 
     def on_arrival(self, rows: int, now_ns: Nanoseconds) -> bool:
         """Count the rows of a request, admitted or not; return whether ``need_rows`` changed."""
@@ -163,6 +167,14 @@ class Pace:
         self._fresh_rows, self._load_at_ns = 0, now_ns
         self.rows_per_second = self.rate.rows_per_second(now_ns)
         return self._follow_load()
+
+    def _relent(self, model: LatencyModel, now_ns: Nanoseconds) -> None:
+        """Promise as surely as can be kept, if the objective's percentile cannot."""
+        assert self.objective_ns is not None
+        if self._relenting.review(model, self.objective_ns - self.overhead_ns, now_ns):
+            self.z = _STANDARD.inv_cdf(model.percentile)
+            self._least_caution = self._caution(1.0)
+            self.renew()
 
     def renew(self) -> None:
         """Take the measure of the model again, which somebody else has taught."""

@@ -36,7 +36,16 @@ class Summary(NamedTuple):
 class SizeSamples:
     """The last samples with their times, and running sums of them."""
 
-    __slots__ = ("_aged", "_fresh", "_in_order", "_passed", "_squares", "_summary", "_total")
+    __slots__ = (
+        "_aged",
+        "_fresh",
+        "_in_order",
+        "_passed",
+        "_percentile",
+        "_squares",
+        "_summary",
+        "_total",
+    )
 
     def __init__(self) -> None:
         self._aged: deque[Sample] = deque()
@@ -45,6 +54,7 @@ class SizeSamples:
         self._in_order: list[int] = []
         self._total = self._squares = 0  # of integers, hence exact for ever
         self._summary: Summary | None = None
+        self._percentile = 0.0  # of the summary
 
     def __len__(self) -> int:
         return len(self._in_order)
@@ -95,12 +105,13 @@ class SizeSamples:
         return sum(longer) / len(longer) - ran_ns if longer else None
 
     def summary(self, percentile: float) -> Summary:
-        """Sum up, and remember it until the next sample.
+        """Sum up, and remember it until the next sample, or until another percentile is asked for.
 
         Raises:
             IndexError: There is no sample.
         """
-        if self._summary is None:
+        if self._summary is None or percentile != self._percentile:
+            self._percentile = percentile
             count = len(self._in_order)
             spread = count * self._squares - self._total**2
             self._summary = Summary(

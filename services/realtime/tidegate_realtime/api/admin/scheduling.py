@@ -286,6 +286,16 @@ def forecast_families(snapshots: Sequence[Snapshot]) -> Iterator[Metric]:
         VERSION,
         [(labels, model.tail_factor) for labels, model in learned],
     )
+    yield gauge(
+        "tidegate_promised_percentile",
+        "At which promises are made: below that of the objective while nobody could be given one.",
+        VERSION,
+        [
+            (each.labels, model.percentile)
+            for each in snapshots
+            if (model := each.served.driver.latency_model) is not None
+        ],
+    )
     yield counter(
         "tidegate_change_points",
         "Lasting changes of speed that were noticed.",
