@@ -14,12 +14,14 @@ import msgspec
 
 from tidegate.profiles import load_profile
 from tidegate.profiles.loading import dump_profile
+from tidegate.units import ns_to_ms
 from tidegate_loadtest.proof import live, models, simulated, stress
 from tidegate_loadtest.proof.costing import cost_lines
 from tidegate_loadtest.proof.gateway import Gateway, running_gateway
 from tidegate_loadtest.proof.picture import Sweep
 from tidegate_loadtest.proof.setting import Setting, published_resnet50
 from tidegate_loadtest.proof.targets import Line
+from tidegate_loadtest.replay.traffic import Traffic
 
 Part = Literal["simulated", "emulated", "slow", "wide"]
 PARTS: Final[tuple[Part, ...]] = ("simulated", "emulated", "slow", "wide")
@@ -123,13 +125,33 @@ class Bench:
             slo_ms=WIDE_SLO_MS,
             rows_per_request=WIDE_ROWS,
         )
-        self._introduce(setting)
         wide = models.wide_requests(rows=WIDE_ROWS)
         slo = ("--slo-ms", f"{setting.slo_ms:g}")
         with running_gateway(store, "--model", models.WIDE, *slo) as gateway:
+            setting = self._beside_others(gateway, setting, wide)
+            self._introduce(setting)
             self._sweep(gateway, setting, wide)
             poison = models.poison_requests(stress.FAILURES)
             self._tell(stress.failure_lines(gateway, setting, wide, poison, load=0.7))
+
+    def _beside_others(
+        self, gateway: Gateway, setting: Setting, requests: Sequence[bytes]
+    ) -> Setting:
+        """Return the setting with the calls as slow as they are beside the client and the gateway.
+
+        All of them share the cores of one machine: what the model carries alone nobody can be
+        served. So it is sent that, and its calls are compared with those that were measured alone.
+        """
+        traffic = Traffic(at_ns=setting.arrivals(1, self._lengths.load_s / 2), requests=requests)
+        run = live.send(gateway, setting, traffic)
+        alone_ms = ns_to_ms(setting.profile.mean_ns(round(run.mean_batch_rows)))
+        factor = max(1.0, run.mean_call_ms / alone_ms)
+        self._say(
+            f"{setting.name}: calls of {run.mean_batch_rows:.0f} rows take {run.mean_call_ms:.1f} "
+            f"ms beside client and gateway, {alone_ms:.1f} ms alone; loads are of that, as is what "
+            "is simulated"
+        )
+        return setting.slower(factor)
 
     def _sweep(self, gateway: Gateway, setting: Setting, requests: Sequence[bytes]) -> None:
         """Send every load, and simulate the same arrivals."""

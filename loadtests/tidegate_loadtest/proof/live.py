@@ -35,6 +35,7 @@ class Live:
     result: ReplayResult
     log: Log = field(repr=False)
     mean_batch_rows: float
+    mean_call_ms: float
     busy: float
     """Time in model calls, of the run's."""
     promises: Promises
@@ -58,13 +59,15 @@ def send(gateway: Gateway, setting: Setting, traffic: Traffic) -> Live:
         grown("tidegate_call_forecast_ratio_count"),
     )
     kept = grown("tidegate_call_forecast_ratio_bucket", 'le="1.0"')
+    executed_s = grown("tidegate_execution_seconds_sum")
     ended_s = ns_to_seconds(int(max(np.max(log.ended_ns, initial=1), log.at_ns[-1])))
     result = ReplayResult.of(log, objective_ns=setting.objective_ns)
     return Live(
         result=result,
         log=log,
         mean_batch_rows=grown("tidegate_batch_rows_sum") / max(1.0, calls),
-        busy=grown("tidegate_execution_seconds_sum") / ended_s,
+        mean_call_ms=1_000 * executed_s / max(1.0, calls),
+        busy=executed_s / ended_s,
         promises=Promises(
             covered=kept / foretold if foretold else None,
             missed=result.missed_ratio,

@@ -62,6 +62,16 @@ class Setting:
         steady = SteadyArrivals(rate_rps=load * self.capacity_rps)
         return steady.draw(Span(duration_s=duration_s), seed=seed)
 
+    def slower(self, factor: float) -> "Setting":
+        """Let every call take so many times as long; a table keeps its means and spreads alone."""
+        law = self.profile.law
+        assert isinstance(law, Table), "it was measured"
+        sizes = tuple(
+            MeasuredSize(rows=size.rows, mean_ms=factor * size.mean_ms, std_ms=factor * size.std_ms)
+            for size in law.sizes
+        )
+        return replace(self, profile=msgspec.structs.replace(self.profile, law=Table(sizes=sizes)))
+
     def slowed(self) -> "Setting":
         """Let every call take twice as long for 20 s."""
         drift = (DriftStep(at_s=SLOW_FROM_S, factor=2), DriftStep(at_s=SLOW_UNTIL_S, factor=1))
