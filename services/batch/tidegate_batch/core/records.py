@@ -14,6 +14,7 @@ from tidegate_batch.core.errors import JobRecordError
 from tidegate_batch.core.fingerprint import Fingerprint
 from tidegate_batch.core.planning import PlannedChunk
 from tidegate_batch.core.states import ENDED, Event, State, advance
+from tidegate_batch.core.wishes import Wishes
 
 KEPT_MOVES = 64
 """How many changes of state a job remembers; a job that is resumed every night has about four."""
@@ -62,6 +63,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """ISO 8601, UTC; so are all times of a job."""
     request: JobRequest
     model: PinnedModel
+    wishes: Wishes = Wishes()
 
 
 class Driver(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -2,7 +2,9 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
 
 from tidegate.artifacts.store import ArtifactStore
 from tidegate.ids import ModelRef
@@ -11,6 +13,8 @@ from tidegate.objects.preflight import check_conditional_writes
 from tidegate_batch.core.errors import JobConflictError
 from tidegate_batch.core.names import JobId, job_id_of_token
 from tidegate_batch.core.records import JobRequest, JobSpec, PinnedModel
+from tidegate_batch.core.templates import expand
+from tidegate_batch.core.wishes import Wishes
 from tidegate_batch.pipeline.parts import Parts
 from tidegate_batch.pipeline.record import JobRecord
 
@@ -27,6 +31,7 @@ class Submission:
     chunk_rows: int
     client_token: str | None
     """Chosen by the caller: submitting again with the same one finds the same job."""
+    wishes: Wishes = field(default_factory=Wishes)
 
 
 def submit(submission: Submission, *, store_url: str, parts: Parts) -> JobRecord:
@@ -40,31 +45,47 @@ def submit(submission: Submission, *, store_url: str, parts: Parts) -> JobRecord
         StoreUnavailableError: Store or output cannot be used for conditional writes.
     """
     store = parts.stores(store_url)
-    request = _request_of(submission)
     token = submission.client_token
     job = job_id_of_token(token) if token is not None else JobId(parts.new_id()[:16])
     artifacts = ArtifactStore(store)  # looked at first: the checks leave a folder where none was
     version = artifacts.resolve(submission.model)
     pinned = PinnedModel.of(artifacts.published(submission.model.name, version).tag)
-    check_conditional_writes(store)
-    check_conditional_writes(parts.stores(request.output))
-    record = JobRecord(store, job)
-    standing = record.put_spec(
-        JobSpec(job=job, client_token=token, created_at=parts.now(), request=request, model=pinned)
+    asked = JobSpec(
+        job=job,
+        client_token=token,
+        created_at=parts.now(),
+        request=_request_of(submission),
+        model=pinned,
+        wishes=submission.wishes,
     )
-    if standing.request != request or standing.client_token != token:
+    spec = _at_its_output(asked, like=asked)
+    check_conditional_writes(store)
+    check_conditional_writes(parts.stores(spec.request.output))
+    record = JobRecord(store, job)
+    standing = record.put_spec(spec)
+    again = _at_its_output(asked, like=standing)
+    if (standing.request, standing.wishes) != (again.request, again.wishes) or (
+        standing.client_token != token
+    ):
         raise JobConflictError(
             f"client token {token!r} was used for job {job} already, which asks for "
-            f"{_difference(standing.request, request)}. Use another token for another job."
+            f"{_difference(standing, again)}. Use another token for another job."
         )
     return record
+
+
+def _at_its_output(spec: JobSpec, *, like: JobSpec) -> JobSpec:
+    """Fill in the output's template: its date is that of the job's first submission, in UTC."""
+    values = {"date": like.created_at[:10], "job": like.job, "version": str(like.model.version)}
+    output = absolute(expand(spec.request.output, values)).rstrip("/")
+    return replace(spec, request=replace(spec.request, output=output))
 
 
 def _request_of(submission: Submission) -> JobRequest:
     return JobRequest(
         model=str(submission.model),
         inputs=tuple(absolute(pattern) for pattern in submission.inputs),
-        output=absolute(submission.output).rstrip("/"),
+        output=submission.output,  # a template still
         key=tuple(submission.key),
         keep=None if submission.keep is None else tuple(submission.keep),
         chunk_rows=submission.chunk_rows,
@@ -82,8 +103,9 @@ def absolute(url: str) -> str:
     return f"{store.rstrip('/')}/{key}"
 
 
-def _difference(standing: JobRequest, request: JobRequest) -> str:
-    for name in JobRequest.__struct_fields__:
-        if getattr(standing, name) != getattr(request, name):
-            return f"{name} {getattr(standing, name)!r}, not {getattr(request, name)!r}"
+def _difference(standing: JobSpec, again: JobSpec) -> str:
+    for before, now in ((standing.request, again.request), (standing.wishes, again.wishes)):
+        for name in before.__struct_fields__:
+            if getattr(before, name) != getattr(now, name):
+                return f"{name} {getattr(before, name)!r}, not {getattr(now, name)!r}"
     return "the same, under another token"
