@@ -14,17 +14,7 @@ from tidegate_batch.main.options import (
     tell,
 )
 from tidegate_batch.main.overseeing import cancel, gc, list_command, watch
-
-
-class _Submit(Common):
-    """Options of ``submit``."""
-
-    model: str
-    inputs: tuple[str, ...]
-    output: str
-    key: tuple[str, ...]
-    keep: tuple[str, ...]
-    client_token: str | None
+from tidegate_batch.main.submitting import submit
 
 
 @click.group(
@@ -36,72 +26,6 @@ class _Submit(Common):
 )
 def batch() -> None:
     """Score files with one model version: each row once, whatever is killed meanwhile."""
-
-
-@batch.command(
-    epilog=examples(
-        "tidegate batch submit --model risk@stable --input in --output out --key id --wait",
-        "tidegate batch submit --model risk@7 --input 's3://rows/2024-*.parquet' "
-        "--output s3://scores/2024 --client-token nightly-2024",
-    )
-)
-@click.option("--model", required=True, metavar="NAME[@ALIAS|@VERSION]", help="What scores.")
-@click.option(
-    "--input",
-    "inputs",
-    required=True,
-    multiple=True,
-    metavar="PATH|GLOB|s3://…",
-    help="Parquet files, or a folder of them; may be repeated.",
-)
-@click.option(
-    "--output",
-    required=True,
-    metavar="PATH|s3://…",
-    help="An empty folder or prefix; the job will own it.",
-)
-@click.option("--key", multiple=True, metavar="COL", help="A column that names a row; copied.")
-@click.option(
-    "--keep",
-    multiple=True,
-    metavar="COL",
-    help="A column to copy.  [default: all that the model does not read]",
-)
-@click.option(
-    "--chunk-rows",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Most rows that are scored and committed as one.  [default: 20000]",
-)
-@click.option(
-    "--client-token",
-    metavar="TEXT",
-    help="Submitting again with the same one finds the same job.",
-)
-@crew_options
-@click.option("--wait", is_flag=True, help="Run it here, and return when it is published.")
-@common_options
-def submit(**options: Unpack[_Submit]) -> ExitCode:
-    """Score rows and publish the answers as Parquet.
-
-    Inputs are checked first, and everything that is wrong with them is said at once. Without
-    --wait a process of its own scores them, and this command returns the job's id.
-    """
-    from tidegate.ids import ModelRef
-    from tidegate_batch.main.session import run_submitted
-    from tidegate_batch.pipeline.submission import Submission
-
-    session = open_session(options)
-    submission = Submission(
-        model=ModelRef.parse(options["model"]),
-        inputs=options["inputs"],
-        output=options["output"],
-        key=options["key"],
-        keep=options["keep"] or None,
-        chunk_rows=session.batch.chunk_rows,
-        client_token=options["client_token"],
-    )
-    return tell(run_submitted(session, submission, wait=options["wait"]), options)
 
 
 @batch.command(epilog=examples("tidegate batch status 0123456789abcdef"))
@@ -160,5 +84,5 @@ def verify(job: str, **options: Unpack[Common]) -> ExitCode:
     return ExitCode.OK if verdict.is_sound else ExitCode.FAILED
 
 
-for command in (list_command, watch, cancel, gc):
+for command in (submit, list_command, watch, cancel, gc):
     batch.add_command(command)

@@ -1,0 +1,139 @@
+"""``tidegate batch submit``: what is asked for, typed or out of a file."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+
+import click
+
+from tidegate.cli.exits import ExitCode
+from tidegate.cli.output import examples
+from tidegate_batch.core.wishes import NORMAL_PRIORITY, Wishes, parse_finish_by
+from tidegate_batch.main.options import Common, common_options, crew_options, open_session, tell
+from tidegate_batch.main.spec_file import spec_option
+
+if TYPE_CHECKING:
+    from tidegate_batch.main.session import Session
+    from tidegate_batch.pipeline.submission import Submission
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+class Request(Common):
+    """Options that say what is to be scored, as click passes them."""
+
+    model: str
+    inputs: tuple[str, ...]
+    output: str
+    key: tuple[str, ...]
+    keep: tuple[str, ...]
+
+
+class Submit(Request):
+    """Options of ``submit``."""
+
+    client_token: str | None
+    finish_by: str | None
+
+
+_REQUEST = (
+    click.option("--model", required=True, metavar="NAME[@ALIAS|@VERSION]", help="What scores."),
+    click.option(
+        "--input",
+        "inputs",
+        required=True,
+        multiple=True,
+        metavar="PATH|GLOB|s3://…",
+        help="Parquet files, or a folder of them; may be repeated.",
+    ),
+    click.option(
+        "--output",
+        required=True,
+        metavar="PATH|s3://…",
+        help="An empty folder or prefix, which the job will own. {date} stands for the day of the "
+        "submission in UTC, {job} for the job's id, {version} for the model's version.",
+    ),
+    click.option("--key", multiple=True, metavar="COL", help="A column that names a row; copied."),
+    click.option(
+        "--keep",
+        multiple=True,
+        metavar="COL",
+        help="A column to copy.  [default: all that the model does not read]",
+    ),
+    click.option(
+        "--chunk-rows",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Most rows that are scored and committed as one.  [default: 20000]",
+    ),
+)
+
+
+def request_options(command: _Command) -> _Command:
+    """Give a command the options that say what is to be scored, and ``--spec``."""
+    for option in reversed(_REQUEST):
+        command = option(command)
+    return spec_option(command)
+
+
+def build_submission(session: "Session", options: Request) -> "Submission":
+    """Put together what was asked for."""
+    from tidegate.ids import ModelRef
+    from tidegate_batch.pipeline.submission import Submission
+
+    return Submission(
+        model=ModelRef.parse(options["model"]),
+        inputs=options["inputs"],
+        output=options["output"],
+        key=options["key"],
+        keep=options["keep"] or None,
+        chunk_rows=session.batch.chunk_rows,
+        client_token=None,
+    )
+
+
+@click.command(
+    epilog=examples(
+        "tidegate batch submit --model risk@stable --input in --output out --key id --wait",
+        "tidegate batch submit --model risk@7 --input 's3://rows/2024-*.parquet' "
+        "--output s3://scores/2024 --client-token nightly-2024",
+        "tidegate batch submit --spec nightly.toml --output 's3://scores/date={date}'",
+    )
+)
+@request_options
+@click.option(
+    "--client-token",
+    metavar="TEXT",
+    help="Submitting again with the same one finds the same job.",
+)
+@click.option(
+    "--finish-by",
+    metavar="TIME",
+    help="Warn when it will not be done by then: 2026-12-02T06:00+01:00, with the zone.",
+)
+@crew_options
+@click.option("--wait", is_flag=True, help="Run it here, and return when it is published.")
+@common_options
+def submit(**options: Unpack[Submit]) -> ExitCode:
+    """Score rows and publish the answers as Parquet.
+
+    Inputs are checked first, and everything that is wrong with them is said at once. Without
+    --wait a process of its own scores them, and this command returns the job's id.
+    """
+    from dataclasses import replace
+
+    from tidegate_batch.main.session import run_submitted
+
+    session = open_session(options)
+    submission = replace(
+        build_submission(session, options),
+        client_token=options["client_token"],
+        wishes=_wishes(options, session),
+    )
+    return tell(run_submitted(session, submission, wait=options["wait"]), options)
+
+
+def _wishes(options: Submit, session: "Session") -> Wishes:
+    text = options["finish_by"]
+    if text is not None:
+        text = parse_finish_by(text, session.parts.wall.utc_now()).isoformat()
+    return Wishes(priority=NORMAL_PRIORITY, finish_by=text)
