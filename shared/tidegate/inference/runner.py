@@ -1,5 +1,6 @@
 """One ONNX model in one onnxruntime session on the CPU."""
 
+import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -32,6 +33,24 @@ _LOAD_ERRORS: Final = (
     ort_errors.NoSuchFile,
     ort_errors.NotImplemented,
 )
+
+
+_OUT_OF_MEMORY: Final = re.compile(r"failed to allocate memory|out of memory|bad_alloc", re.I)
+"""What onnxruntime's arenas, CUDA and C++ say; onnxruntime has no class of its own for it."""
+_DEVICE_FAILURE: Final = re.compile(r"\b(CUDA|CUDNN|CUBLAS|HIP|MIOPEN) (failure|error)\b", re.I)
+"""As onnxruntime reports what a device's own library says of it."""
+
+
+class OutOfMemoryError(BackendError):
+    """Memory did not suffice for this batch; a smaller one may fit, the same one will not."""
+
+    code = "out_of_memory"
+
+
+class DeviceLostError(BackendError):
+    """The device failed in a way that leaves this process unable to use it ever again."""
+
+    code = "device_lost"
 
 
 class RunControl:
@@ -119,6 +138,8 @@ class ModelRunner:
 
         Raises:
             BackendError: The model raised, or answered with another number of rows.
+            OutOfMemoryError: The batch was too large for what memory is left.
+            DeviceLostError: Only a new process can go on.
         """
         rows = next(iter(inputs.values())).shape[0]
         options = None if control is None else control.options
@@ -128,7 +149,9 @@ class ModelRunner:
             else:
                 values = self._session.run(self._output_names, inputs, options)
         except _RUN_ERRORS as error:
-            raise BackendError(f"the model raised on a batch of {rows} rows: {error}") from error
+            raise _failure(f"the model raised on a batch of {rows} rows: {error}") from error
+        except MemoryError as error:
+            raise OutOfMemoryError(f"no memory is left for a batch of {rows} rows") from error
         outputs = dict(zip(self._output_names, map(np.asarray, values), strict=True))
         for name, array in outputs.items():
             if array.ndim == 0 or array.shape[0] != rows:
@@ -137,6 +160,13 @@ class ModelRunner:
                     "its leading dimension must be the rows"
                 )
         return outputs
+
+
+def _failure(told: str) -> BackendError:
+    """Tell by its words what kind of failure onnxruntime reports."""
+    if _OUT_OF_MEMORY.search(told):
+        return OutOfMemoryError(told)
+    return DeviceLostError(told) if _DEVICE_FAILURE.search(told) else BackendError(told)
 
 
 def signature_of(session: ort.InferenceSession) -> Signature:

@@ -172,6 +172,10 @@ class ChunkQueue:
         self._left -= 1
         self._rows_left -= self._chunks[chunk].rows
 
+    def rows_of(self, chunk: ChunkId) -> int:
+        """Return how many rows a chunk has."""
+        return self._chunks[chunk].rows
+
     def on_retriable_failure(self, chunk: ChunkId, worker: WorkerId, now_ns: int) -> bool:
         """Take a chunk back that failed for want of a part; False if that was once too often.
 

@@ -125,6 +125,12 @@ class RowsMismatchError(JobError):
     code = "rows_mismatch"
 
 
+class TooManyBadRowsError(JobError):
+    """More rows failed than ``--max-bad-rows`` allows; a resume would only find them again."""
+
+    code = "too_many_bad_rows"
+
+
 class CommittedDataMissingError(JobError):
     """Committed rows were deleted or replaced from outside; the job cannot be repaired."""
 

@@ -80,6 +80,26 @@ def commit_key(job: JobId, chunk: ChunkId) -> str:
     return f"{commits_prefix(job)}{chunk}.json"
 
 
+def dead_letters_prefix(job: JobId) -> str:
+    """Return the folder, in the store, of rows that have no answer."""
+    return job_prefix(job) + "dead_letters/"
+
+
+def dead_letter_key(job: JobId, chunk: ChunkId, attempt: AttemptId) -> str:
+    """Return one attempt's dead letters."""
+    return f"{dead_letters_prefix(job)}{chunk}.{attempt}.parquet"
+
+
+def retry_prefix(job: JobId) -> str:
+    """Return the folder, in the store, of dead letters made the input of another job."""
+    return job_prefix(job) + "retry/"
+
+
+def retry_key(job: JobId, chunk: ChunkId) -> str:
+    """Return the rows of a chunk's dead letters; whoever writes them writes the same."""
+    return f"{retry_prefix(job)}{chunk}.parquet"
+
+
 def attempts_prefix(job: JobId) -> str:
     """Return the folder, under the output, of files that no reader looks at."""
     return f"{SIDE_PREFIX}{job}/"
