@@ -5,6 +5,7 @@ from pathlib import Path
 
 import grpc
 import numpy as np
+import orjson
 import pytest
 
 from tests.fakes.backends import FakeBackend
@@ -25,6 +26,7 @@ from tidegate.oip.protobuf import v2_pb2 as v2
 from tidegate_realtime.api.edge import Edge
 from tidegate_realtime.api.served import State
 from tidegate_realtime.core.limits import BatchLimits
+from tidegate_realtime.main.tallying import report_requests
 
 
 @pytest.fixture
@@ -63,7 +65,9 @@ async def test_an_answer_has_the_form_of_its_request_and_says_who_made_it(
         )
 
 
-async def test_whether_there_is_a_server_and_a_model(echo: Model) -> None:
+async def test_whether_there_is_a_server_and_a_model(
+    echo: Model, capsys: pytest.CaptureFixture[str]
+) -> None:
     async with serving(echo) as (edge, channel):
         model = v2.ModelReadyRequest(name="echo", version="stable")
         assert (await begin(channel, "ServerLive", v2.ServerLiveRequest())).live
@@ -75,6 +79,10 @@ async def test_whether_there_is_a_server_and_a_model(echo: Model) -> None:
         assert not (await begin(channel, "ModelReady", model)).ready
         late = await refused(begin(channel, "ModelInfer", rows_request()))
         assert (late.status, late.code) == (grpc.StatusCode.UNAVAILABLE, "draining")
+        report_requests(edge.metrics)
+    total = next(line for line in capsys.readouterr().err.splitlines() if "requests_ended" in line)
+    counts = ("arrived", "answered", "rejected", "refused_draining", "cut_off")
+    assert [orjson.loads(total)[name] for name in counts] == [1, 0, 1, 1, 0]
 
 
 async def test_what_is_served_is_said_as_over_http(echo: Model) -> None:

@@ -1,5 +1,6 @@
 """Callers who leave, processes that stop, ports that are taken: under every server."""
 
+import json
 import signal
 import socket
 import subprocess
@@ -126,7 +127,16 @@ def test_a_stop_answers_what_was_accepted_and_takes_nothing_new(
         assert not running.done()
         assert [running.result().status_code, queued.result().status_code] == [200, 200]
         assert gateway.process.wait(timeout=30) == 0
-        assert '"answered": 2' in gateway.log.read_text()
+        closed, ended = logged(gateway, "model_closed"), logged(gateway, "requests_ended")
+        assert (closed["arrived"], closed["answered"]) == (2, 2)
+        assert (ended["arrived"], ended["answered"], ended["cut_off"]) == (2, 2, 0)
+
+
+def logged(gateway: Gateway, event: str) -> dict[str, object]:
+    """Return the fields of the only line with this event."""
+    (line,) = [line for line in gateway.log.read_text().splitlines() if f'"{event}"' in line]
+    fields: dict[str, object] = json.loads(line)
+    return fields
 
 
 def wait_until_refused(gateway: Gateway) -> None:

@@ -21,6 +21,7 @@ from tidegate_realtime.api.servers.sockets import claim
 from tidegate_realtime.main.announcing import announcement
 from tidegate_realtime.main.parts import Parts, build_admin, build_parts, build_public_servers
 from tidegate_realtime.main.starting import Plan
+from tidegate_realtime.main.tallying import report_requests
 from tidegate_realtime.runtime.following import follow_aliases
 
 log: Final = get_logger(__name__)
@@ -120,6 +121,7 @@ async def _answer(
     await _drain(plan, parts, public, listening)
     for (model, version), times in parts.edge.metrics.stage_times.items():
         log.info("stages_timed", model=f"{model}@{version}", **times.in_one_line())
+    report_requests(parts.edge.metrics)
     for task in watching:
         task.cancel()
 
