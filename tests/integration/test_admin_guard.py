@@ -202,8 +202,17 @@ async def test_who_asked_is_known_behind_the_guard(
     headers = [("authorization", shown[KeyScope.ADMIN]), *JSON.items()]
     _, _, (principal,) = await ask("POST", headers, policy=policy)
     assert principal.tenant == "admin-team"
-    doubled = [*headers, ("authorization", shown[KeyScope.ADMIN])]
-    assert (await ask("POST", doubled, policy=policy))[:2] == (401, "unauthenticated")
+
+
+@pytest.mark.parametrize("name", ["Authorization", "X-Request-Id", "Tidegate-Deadline-Ms"])
+async def test_what_stands_for_one_value_is_taken_once_as_callers_are_told(
+    keys: tuple[Policy, dict[KeyScope, str]], name: str
+) -> None:
+    policy, shown = keys
+    sound = shown[KeyScope.ADMIN]
+    twice = [("authorization", sound), (name, sound), (name.lower(), sound)]
+    assert await ask("GET", twice, policy=policy) == (400, "malformed_request", [])
+    assert await ask("GET", twice, path="/metrics", policy=policy) == (400, "malformed_request", [])
 
 
 def test_a_route_without_a_row_stops_the_start() -> None:

@@ -16,7 +16,7 @@ from tidegate.errors import TidegateError
 from tidegate_realtime.api.admin.errors import problem_response
 from tidegate_realtime.api.admin.scopes import scope_of
 from tidegate_realtime.api.errors import CrossSiteError
-from tidegate_realtime.api.guards import check_host
+from tidegate_realtime.api.guards import check_host, check_single
 from tidegate_realtime.api.policy import Policy
 from tidegate_realtime.api.replies import Problem
 
@@ -55,8 +55,10 @@ class AdminGuard:
         if scope["type"] != "http":
             return  # nothing else is served here
         try:
+            names = [name.decode("latin-1") for name, _ in scope["headers"]]
             headers = _headers(scope)
             check_browser(scope["method"], scope["path"], headers, names=self._names)
+            check_single(names.count)
             shown = headers.get("authorization")
             principal = self._access.authorize(shown, scope_of(scope["path"]))
         except TidegateError as error:
