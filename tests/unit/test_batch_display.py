@@ -1,6 +1,7 @@
 """What a person sees of a job."""
 
 import io
+from datetime import UTC, datetime
 
 from rich.console import Console
 
@@ -8,6 +9,7 @@ from tidegate.clock import ManualClock
 from tidegate.units import NS_PER_SECOND
 from tidegate_batch.core.chunks import QueueStatistics
 from tidegate_batch.core.outlook import Outlook
+from tidegate_batch.core.wishes import Deadline
 from tidegate_batch.main.display import BarDisplay, LineDisplay, build_display
 
 
@@ -84,3 +86,23 @@ def test_the_bar_fits_into_a_narrow_terminal() -> None:
     drawn = shown.getvalue().rpartition("scoring")[2].splitlines()
     assert drawn[0].endswith("50%  500/1000")
     assert drawn[1].endswith("3,111 rows/s · 61 s to 83 min left · 3 bad rows · 12 workers")
+
+
+class Noon:
+    """A wall clock that stands still."""
+
+    def utc_now(self) -> datetime:
+        return datetime(2026, 12, 1, 12, 0, tzinfo=UTC)
+
+
+def test_a_job_that_will_miss_its_time_says_so_while_it_runs() -> None:
+    stream = io.StringIO()
+    deadline = Deadline(datetime(2026, 12, 1, 12, 5, tzinfo=UTC))
+    display = build_display(ManualClock(), stream=stream, wall=Noon(), deadline=deadline)
+    late = Outlook(rows_per_s=1, eta_s=400, eta_low_s=301, eta_high_s=500)
+    display.progress(after(500), workers=None, outlook=late)
+    display.progress(after(1000), workers=None, outlook=late)
+    assert stream.getvalue().splitlines() == [
+        "500 of 1000 rows (50%), 1 rows/s, 5 to 8 min left, will miss 12:05 UTC",
+        "1000 of 1000 rows (100%), 1 rows/s",
+    ]

@@ -1,5 +1,6 @@
 """How a job is to be treated: what is asked for beside the output, and changes nothing about it."""
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Literal, TypeAlias
 
@@ -46,6 +47,23 @@ def parse_finish_by(text: str, now: datetime) -> datetime:
     if finish_by <= now:
         raise SettingError(f"{text!r} is over: it is {now.isoformat(timespec='seconds')} now.")
     return finish_by
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """The time by which a job should be done."""
+
+    at: datetime
+
+    def warning(self, outlook: Outlook, now: datetime) -> str | None:
+        """Say that it will or may be missed; ``None`` if it looks as if it would be kept."""
+        match timeliness(outlook, now=now, finish_by=self.at):
+            case "late":
+                return f"will miss {self.at:%H:%M %Z}"
+            case "at_risk":
+                return f"may miss {self.at:%H:%M %Z}"
+            case "in_time":
+                return None
 
 
 def timeliness(outlook: Outlook, *, now: datetime, finish_by: datetime) -> Timeliness:

@@ -2,12 +2,14 @@
 
 import sys
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TextIO
 
-from tidegate.clock import Clock
+from tidegate.clock import Clock, WallClock
 from tidegate.units import NS_PER_SECOND, ns_to_seconds
 from tidegate_batch.core.chunks import QueueStatistics
 from tidegate_batch.core.outlook import Outlook, outlook
+from tidegate_batch.core.wishes import Deadline
 from tidegate_batch.core.wording import counted
 
 if TYPE_CHECKING:
@@ -20,10 +22,37 @@ _REDRAWN_PER_S: Final = 2
 """Nobody reads faster; more would only flicker."""
 
 
-def build_display(clock: Clock, *, stream: TextIO | None = None) -> "LineDisplay | BarDisplay":
-    """Choose by whether anybody looks at a terminal."""
+def build_display(
+    clock: Clock,
+    *,
+    stream: TextIO | None = None,
+    wall: WallClock | None = None,
+    deadline: Deadline | None = None,
+) -> "LineDisplay | BarDisplay":
+    """Choose by whether anybody looks at a terminal.
+
+    Args:
+        clock: For the speed.
+        stream: Standard error, unless a test says otherwise.
+        wall: For the deadline.
+        deadline: When the job should be done; a warning says when it will not be.
+    """
     stream = stream or sys.stderr
-    return BarDisplay(clock) if stream.isatty() else LineDisplay(clock, stream)
+    watched = _Watched(deadline, wall) if deadline and wall else None
+    if stream.isatty():
+        return BarDisplay(clock, deadline=watched)
+    return LineDisplay(clock, stream, deadline=watched)
+
+
+@dataclass(frozen=True, slots=True)
+class _Watched:
+    """A deadline, and the clock that it is on."""
+
+    deadline: Deadline
+    wall: WallClock
+
+    def warning(self, outlook: Outlook) -> str | None:
+        return self.deadline.warning(outlook, self.wall.utc_now())
 
 
 class _Observer:
@@ -53,24 +82,36 @@ class _Observer:
         )
 
 
-def _facts(
-    statistics: QueueStatistics, outlook: Outlook | None, *, workers: int | None, rows_dlq: int
-) -> list[str]:
-    """Return what is worth knowing beside rows and share, the most important first."""
-    is_done = statistics.committed == statistics.chunks
-    return [
-        f"{outlook.rows_per_s if outlook else 0:,.0f} rows/s",
-        *([str(outlook)] if outlook and not is_done else []),
-        *([counted(rows_dlq, "bad row")] if rows_dlq else []),
-        *([counted(workers, "worker")] if workers else []),
-    ]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Moment:
+    """What is shown of a job at one moment."""
+
+    statistics: QueueStatistics
+    outlook: Outlook | None
+    workers: int | None
+    rows_dlq: int
+    deadline: _Watched | None
+
+    def facts(self) -> list[str]:
+        """Return what is worth knowing beside rows and share, the most important first."""
+        is_done = self.statistics.committed == self.statistics.chunks
+        coming = self.outlook if not is_done else None
+        warning = self.deadline.warning(coming) if self.deadline and coming else None
+        return [
+            f"{self.outlook.rows_per_s if self.outlook else 0:,.0f} rows/s",
+            *([str(coming)] if coming else []),
+            *([warning] if warning else []),
+            *([counted(self.rows_dlq, "bad row")] if self.rows_dlq else []),
+            *([counted(self.workers, "worker")] if self.workers else []),
+        ]
 
 
 class LineDisplay:
     """One line now and then, for logs."""
 
-    def __init__(self, clock: Clock, stream: TextIO) -> None:
+    def __init__(self, clock: Clock, stream: TextIO, *, deadline: _Watched | None = None) -> None:
         self._clock = clock
+        self._deadline = deadline
         self._stream = stream
         self._observer = _Observer(clock)
         self._stage = ""
@@ -100,9 +141,15 @@ class LineDisplay:
         self._is_done = is_done
         self._next_line_at_ns = now_ns + _LINE_EVERY_NS
         share = statistics.rows_committed / statistics.rows if statistics.rows else 1.0
-        facts = _facts(statistics, outlook or seen, workers=workers, rows_dlq=rows_dlq)
+        moment = _Moment(
+            statistics=statistics,
+            outlook=outlook or seen,
+            workers=workers,
+            rows_dlq=rows_dlq,
+            deadline=self._deadline,
+        )
         rows = f"{statistics.rows_committed} of {statistics.rows} rows ({share:.0%})"
-        self._write(", ".join([rows, *facts]))
+        self._write(", ".join([rows, *moment.facts()]))
 
     def close(self) -> None:
         """Nothing is left to do."""
@@ -115,7 +162,14 @@ class LineDisplay:
 class BarDisplay:
     """A calm bar: rows, rows/s, time left, bad rows, workers."""
 
-    def __init__(self, clock: Clock, console: "Console | None" = None) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        console: "Console | None" = None,
+        *,
+        deadline: _Watched | None = None,
+    ) -> None:
+        self._deadline = deadline
         self._observer = _Observer(clock)
         self._console = console
         self._progress: Progress | None = None
@@ -137,13 +191,19 @@ class BarDisplay:
         """Move the bar."""
         bar, task = self._started()
         seen = self._observer.outlook(statistics)
-        facts = _facts(statistics, outlook or seen, workers=workers, rows_dlq=rows_dlq)
+        moment = _Moment(
+            statistics=statistics,
+            outlook=outlook or seen,
+            workers=workers,
+            rows_dlq=rows_dlq,
+            deadline=self._deadline,
+        )
         bar.update(
             task,
             description="scoring",
             total=statistics.rows,
             completed=statistics.rows_committed,
-            facts=" · ".join(facts),
+            facts=" · ".join(moment.facts()),
         )
 
     def close(self) -> None:

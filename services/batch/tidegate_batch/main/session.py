@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from types import FrameType
 
@@ -25,15 +26,17 @@ from tidegate_batch.core.errors import (
 )
 from tidegate_batch.core.names import JobId, parse_job_id
 from tidegate_batch.core.states import ENDED
+from tidegate_batch.core.wishes import Deadline
 from tidegate_batch.main.display import BarDisplay, LineDisplay, build_display
 from tidegate_batch.main.wiring import build_crew, build_parts
 from tidegate_batch.pipeline.driving import Finished, JobDriver, tidy_if_published
 from tidegate_batch.pipeline.identity import this_process
+from tidegate_batch.pipeline.pacing import Pace, PaceWatch
 from tidegate_batch.pipeline.parts import Parts
 from tidegate_batch.pipeline.record import JobRecord
 from tidegate_batch.pipeline.seat import take_seat
 from tidegate_batch.pipeline.submission import Submission, absolute, submit
-from tidegate_batch.pipeline.watching import JobStatus, status_of, watch
+from tidegate_batch.pipeline.watching import JobStatus, look_at, status_of, watch
 from tidegate_batch.settings import BatchSettings
 
 _LOOK_NS = 100 * NS_PER_MS
@@ -53,6 +56,8 @@ class Answer:
     """Only if this very command has driven the job to its end."""
     log: Path | None = None
     """Where the process that drives the job in the background writes."""
+    pace: Pace | None = None
+    """How fast a job that is being scored goes."""
 
     @property
     def is_left_alone(self) -> bool:
@@ -62,7 +67,7 @@ class Answer:
     def as_json(self) -> dict[str, object]:
         """Return what ``--json`` prints."""
         status = {name: getattr(self.status, name) for name in self.status.__struct_fields__}
-        answer: dict[str, object] = {**status}
+        answer: dict[str, object] = {**status, "pace": self.pace}
         if self.log:
             answer["log"] = str(self.log)
         if self.finished:
@@ -98,7 +103,7 @@ class Session:
 
     def _run(self, record: JobRecord) -> Answer:
         crew = build_crew(self.batch, cache_dir=self.cache_dir)
-        with self._display() as display, _sigterm_interrupts():
+        with self._display(record) as display, _sigterm_interrupts():
             display.stage(f"job {record.job}")
             seat = take_seat(record, this_process(), self.parts)
             finished = JobDriver(seat, parts=self.parts, display=display).run(crew)
@@ -116,7 +121,7 @@ class Session:
         return self._unless_published(record, self._run_alone)
 
     def _run_alone(self, record: JobRecord) -> Answer:
-        with self._display() as display, _sigterm_interrupts():
+        with self._display(record) as display, _sigterm_interrupts():
             seat = take_seat(record, this_process(), self.parts)
             JobDriver(seat, parts=self.parts, display=display).prepare()
             seat.leave()
@@ -155,16 +160,20 @@ class Session:
 
     def look(self, record: JobRecord) -> Answer:
         """Read how far a job is."""
-        return Answer(status=status_of(record))
+        pace = PaceWatch(record, self.parts, finish_by=record.spec().wishes.finish_by)
+        status, known = look_at(record, pace)
+        return Answer(status=status, pace=known)
 
     def watch(self, record: JobRecord) -> Answer:
         """Show a job's progress until it ends, without touching it."""
-        with self._display() as display:
+        with self._display(record) as display:
             return Answer(status=watch(record, parts=self.parts, display=display))
 
     @contextmanager
-    def _display(self) -> Iterator[LineDisplay | BarDisplay]:
-        display = build_display(self.parts.clock)
+    def _display(self, record: JobRecord) -> Iterator[LineDisplay | BarDisplay]:
+        finish_by = record.spec().wishes.finish_by
+        deadline = Deadline(datetime.fromisoformat(finish_by)) if finish_by else None
+        display = build_display(self.parts.clock, wall=self.parts.wall, deadline=deadline)
         try:
             yield display
         finally:

@@ -3,9 +3,11 @@
 from typing import Final
 
 from tidegate_batch.core.errors import InputInvalidError, OutputTakenError
+from tidegate_batch.core.outlook import Outlook
 from tidegate_batch.core.states import State
 from tidegate_batch.core.wording import counted
 from tidegate_batch.main.session import Answer
+from tidegate_batch.pipeline.pacing import Pace
 
 REFUSED: Final = frozenset({InputInvalidError.code, OutputTakenError.code})
 """Codes of jobs that never began, and that no resume would help as they were asked for."""
@@ -16,6 +18,8 @@ def describe(answer: Answer) -> str:
     status = answer.status
     lines = [f"job {status.job} is {status.state}: {_rows(answer)} with {status.model}"]
     lines += [f"  model   {status.model} ({status.model.digest})", f"  output  {status.output}"]
+    if answer.pace and answer.pace.outlook:
+        lines.append(f"  speed   {_speed(answer.pace, answer.pace.outlook)}")
     if answer.finished:
         facts = answer.as_json()
         lines.append(
@@ -30,6 +34,12 @@ def describe(answer: Answer) -> str:
     if status.failure:
         lines.append(f"  reason  {status.failure.message} (code: {status.failure.code})")
     return "\n".join([*lines, *_next_step(answer)])
+
+
+def _speed(pace: Pace, outlook: Outlook) -> str:
+    text = f"{outlook.rows_per_s:,.0f} rows/s, {outlook}"
+    warning = {"late": "too late for", "at_risk": "perhaps too late for"}.get(str(pace.timeliness))
+    return f"{text}: {warning} {pace.finish_by}" if warning else text
 
 
 def _rows(answer: Answer) -> str:

@@ -14,6 +14,7 @@ import msgspec
 from tidegate.units import ms_to_ns, ns_to_seconds
 from tidegate_batch.core.names import ChunkId
 from tidegate_batch.core.outlook import Outlook, outlook
+from tidegate_batch.core.wishes import Timeliness, timeliness
 from tidegate_batch.pipeline.parts import Parts
 from tidegate_batch.pipeline.record import JobRecord
 
@@ -31,6 +32,10 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     """That have committed a chunk lately."""
     rows_dlq: int
     """Bad rows so far, over all drivers."""
+    finish_by: str | None
+    """When it should be done."""
+    timeliness: Timeliness | None
+    """Whether it will be; ``None`` without a time, or before anything can be foretold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +53,8 @@ class _Seen:
 class PaceWatch:
     """Follows one job; for one thread."""
 
-    def __init__(self, record: JobRecord, parts: Parts) -> None:
+    def __init__(self, record: JobRecord, parts: Parts, *, finish_by: str | None = None) -> None:
+        self._finish_by = finish_by
         self._record = record
         self._parts = parts
         self._seen: dict[str, _Seen] = {}
@@ -80,15 +86,24 @@ class PaceWatch:
     def _pace(self, rows: int, epoch: int) -> Pace:
         seen = self._seen.values()
         present = [commit for commit in seen if commit.epoch == epoch]
-        now_s = self._parts.wall.utc_now().timestamp()
+        now = self._parts.wall.utc_now()
+        now_s = now.timestamp()
         last_s = max((commit.at_s for commit in present), default=now_s)
+        foretold = outlook(
+            [(commit.at_s, commit.rows) for commit in present],
+            began_s=min((commit.at_s - commit.took_s for commit in present), default=now_s),
+            now_s=max(now_s, last_s),
+            rows_left=rows - sum(commit.rows for commit in seen),
+        )
         return Pace(
-            outlook=outlook(
-                [(commit.at_s, commit.rows) for commit in present],
-                began_s=min((commit.at_s - commit.took_s for commit in present), default=now_s),
-                now_s=max(now_s, last_s),
-                rows_left=rows - sum(commit.rows for commit in seen),
-            ),
+            outlook=foretold,
+            finish_by=self._finish_by,
+            timeliness=self._timeliness(foretold, now),
             workers=len({c.worker for c in present if c.at_s >= last_s - _RECENT_S}),
             rows_dlq=sum(commit.rows_dlq for commit in seen),
         )
+
+    def _timeliness(self, foretold: Outlook | None, now: datetime) -> Timeliness | None:
+        if foretold is None or self._finish_by is None:
+            return None
+        return timeliness(foretold, now=now, finish_by=datetime.fromisoformat(self._finish_by))

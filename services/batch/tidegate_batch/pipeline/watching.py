@@ -59,6 +59,20 @@ def status_of(record: JobRecord) -> JobStatus:
     return describe_job(spec, state, plan, committed)
 
 
+def look_at(record: JobRecord, pace: PaceWatch) -> tuple[JobStatus, Pace | None]:
+    """Read how far a job is and, while it is being scored, how fast.
+
+    Raises:
+        JobNotFoundError: The store holds no such job.
+    """
+    spec, state, plan = record.spec(), record.state(), record.plan()
+    committed = record.committed_chunks() if plan else set()
+    status = describe_job(spec, state, plan, committed)
+    if plan is None or state is None or state.state is not State.RUNNING:
+        return status, None
+    return status, pace.look(committed, rows=plan.rows, epoch=state.epoch)
+
+
 def describe_job(
     spec: JobSpec, state: JobState | None, plan: Plan | None, committed: Collection[str]
 ) -> JobStatus:
@@ -90,7 +104,8 @@ def watch(record: JobRecord, *, parts: Parts, display: Display) -> JobStatus:
         JobNotDrivenError: Its driver is dead, so that it would never end.
     """
     seen: LeaseWatch | None = None
-    spec, plan, pace = record.spec(), None, PaceWatch(record, parts)
+    spec, plan = record.spec(), None
+    pace = PaceWatch(record, parts, finish_by=spec.wishes.finish_by)
     while True:
         state = record.state()
         plan = plan or record.plan()
