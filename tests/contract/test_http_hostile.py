@@ -274,6 +274,28 @@ def test_two_kinds_of_length_end_the_connection(gateway: Gateway) -> None:
     assert answer.count(b"HTTP/1.1 ") == 1
 
 
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",  # TLS, where none is spoken
+        b"hello\r\n\r\n",
+        b"GET /v2 HTTP/3.9\r\nHost: a\r\n\r\n",
+        b"GET /v2 HTTP/1.1\r\nHost: a\r\nno colon\r\n\r\n",
+        b"GET /v2 HTTP/1.1\r\nHost: a\r\nX: a\x00b\r\n\r\n",
+    ],
+)
+def test_what_is_no_http_is_400_and_the_end_and_what_the_page_says_of_its_body_is_true(
+    gateway: Gateway, sent: bytes
+) -> None:
+    head, _, body = send_raw(gateway, sent).partition(b"\r\n\r\n")
+    assert status_of(head) == 400
+    assert b"connection: close" in head.lower()
+    if "uvicorn" in gateway.process.args:  # type: ignore[operator] # a list, as we gave it
+        assert orjson.loads(body)["code"] == "malformed_request"
+    else:
+        assert body == b""
+
+
 @pytest.mark.parametrize("half_close", [True, False])
 def test_a_body_that_ends_early_is_not_executed(gateway: Gateway, *, half_close: bool) -> None:
     batches = gateway.metric("tidegate_batches_total", model="echo")
