@@ -1,6 +1,5 @@
 """``[serve]`` of ``tidegate.toml``: the gateway's own settings."""
 
-import re
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
@@ -8,6 +7,7 @@ from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from tidegate.ids import ModelRef
 from tidegate.settings import Section
+from tidegate_realtime.api.host_names import is_host_name
 
 Port = Annotated[int, Field(ge=1, le=65_535)]
 PortOrNone = Annotated[int, Field(ge=0, le=65_535)]
@@ -24,11 +24,8 @@ def _backend(text: str) -> str:
     return text
 
 
-_HOST_NAME: Final = re.compile(r"\[[0-9a-f:.]+\]|[a-z0-9._-]+", re.IGNORECASE)
-
-
 def _host_name(text: str) -> str:
-    if not _HOST_NAME.fullmatch(text):
+    if not is_host_name(text):
         raise ValueError(
             f"{text[:80]!r} is no name: expected it as in a URL but without a port, such as "
             "api.example, 192.0.2.7 or [::1]"

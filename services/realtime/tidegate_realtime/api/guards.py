@@ -1,6 +1,5 @@
 """What is looked at before a byte of the body is read, and once it is there."""
 
-import re
 from collections.abc import Callable, Collection
 from typing import Final
 
@@ -12,6 +11,7 @@ from tidegate_realtime.api.errors import (
     UriTooLongError,
 )
 from tidegate_realtime.api.exchange import Exchange
+from tidegate_realtime.api.host_names import name_of_host
 from tidegate_realtime.api.inflating import ENCODINGS
 from tidegate_realtime.api.wishes import DEADLINE_HEADER
 
@@ -21,7 +21,6 @@ HEADER_LIMIT_BYTES: Final = 16 << 10
 HEADER_LIMIT_COUNT: Final = 100
 _LENGTH_DIGITS: Final = 18
 """Of more than 4,300 Python would not make a number at all."""
-_HOST: Final = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:[0-9]{1,5})?", re.IGNORECASE)
 _SINGLE: Final = ("authorization", DEADLINE_HEADER, "x-request-id")
 HEADER_LIMIT_S: Final = 5.0
 """From the first byte of a request to the end of its headers."""
@@ -37,8 +36,7 @@ def check_host(host: str | None, names: Collection[str]) -> None:
     Raises:
         HostNotAllowedError: It is none of them, or none at all.
     """
-    found = _HOST.fullmatch(host or "")
-    if found is None or found["name"].lower() not in names:
+    if name_of_host(host or "") not in names:
         raise HostNotAllowedError(
             "The Host of this request is none of this listener's names; address it by one of them."
         )
