@@ -9,6 +9,7 @@ import re
 from typing import Final, NewType
 
 from tidegate.ids import InvalidIdError
+from tidegate_batch.core.formats import OUTPUT_FORMATS, OutputFormat
 
 JobId = NewType("JobId", str)
 """16 hex digits: of a random number, or of the client token's digest."""
@@ -24,6 +25,7 @@ SIDE_PREFIX: Final = "_tidegate/"
 OWNER_KEY: Final = f"{SIDE_PREFIX}owner.json"
 MANIFEST_KEY: Final = "_MANIFEST.json"
 SUCCESS_KEY: Final = "_SUCCESS"
+_PART_ENDINGS: Final = tuple(f".{kind}" for kind in OUTPUT_FORMATS)
 
 
 def parse_job_id(text: str) -> JobId:
@@ -110,17 +112,18 @@ def attempt_key(job: JobId, chunk: ChunkId, attempt: AttemptId) -> str:
     return f"{attempts_prefix(job)}{chunk}.{attempt}.attempt"
 
 
-def part_key(job: JobId, chunk: ChunkId) -> str:
+def part_key(job: JobId, chunk: ChunkId, *, kind: OutputFormat = "parquet") -> str:
     """Return a published file; it holds the job, so no other job can ever overwrite it."""
-    return f"part-{chunk}-{job}.parquet"
+    return f"part-{chunk}-{job}.{kind}"
 
 
 def is_read_by_a_glob(key: str) -> bool:
-    """Say whether a reader of all Parquet files below the output would take this for rows."""
-    return key.lower().endswith(".parquet") and not key.startswith(SIDE_PREFIX)
+    """Say whether a reader of all files of a kind below the output would take this for rows."""
+    return key.lower().endswith(_PART_ENDINGS) and not key.startswith(SIDE_PREFIX)
 
 
 def belongs_to(key: str, job: JobId) -> bool:
     """Say whether a key under the output can only have been written for this job."""
-    part = key.startswith("part-") and key.endswith(f"-{job}.parquet")
+    endings = tuple(f"-{job}{ending}" for ending in _PART_ENDINGS)
+    part = key.startswith("part-") and key.endswith(endings)
     return part or key.startswith(attempts_prefix(job))

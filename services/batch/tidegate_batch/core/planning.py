@@ -5,6 +5,7 @@ would make the same one. A chunk is read, scored and committed as a whole; after
 never split, since two partial commits beside a whole one would double rows.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -44,6 +45,17 @@ class PlannedChunk(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         return ChunkId(self.chunk)
 
 
+class Mark(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A place in a text file where a row begins."""
+
+    row: int
+    """Counted from 0 within the file."""
+    line: int
+    """Counted from 1 within the file, a header included."""
+    offset: int
+    """In bytes, counted from 0; of a packed file, in what is unpacked."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowGroup:
     """Rows that a file stores together and that are cheapest to read together."""
@@ -51,6 +63,8 @@ class RowGroup:
     rows: int
     size_bytes: int
     """Before compression; 0 if unknown."""
+    start: Mark | None = None
+    """Where they begin; ``None`` for files that say so themselves."""
 
 
 def plan_chunks(
@@ -74,6 +88,25 @@ def plan_chunks(
         PlannedChunk(chunk=chunk_id(index), rows=sum(p.rows for p in pieces), pieces=tuple(pieces))
         for index, pieces in enumerate(cut)
     )
+
+
+def marks_for(
+    files: Sequence[Sequence[RowGroup]], chunks: Sequence[PlannedChunk]
+) -> list[tuple[Mark, ...]]:
+    """Choose the marks that reading the chunks needs: the last before each piece begins.
+
+    Returns:
+        For each file, in order, its marks in order; the beginning of a file needs none.
+    """
+    starts = [[group.start for group in groups if group.start] for groups in files]
+    rows = [[mark.row for mark in marks] for marks in starts]
+    chosen: list[dict[int, Mark]] = [{} for _ in files]
+    for piece in (piece for chunk in chunks for piece in chunk.pieces):
+        place = bisect_right(rows[piece.input], piece.first_row) - 1
+        if place > 0:
+            mark = starts[piece.input][place]
+            chosen[piece.input][mark.row] = mark
+    return [tuple(marks.values()) for marks in chosen]
 
 
 def _cut(
