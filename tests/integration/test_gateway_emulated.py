@@ -156,7 +156,7 @@ def test_explain_names_the_one_caller_who_cannot_fill_a_batch(
         asking.result()
     answer = json.loads(capsys.readouterr().out)
     assert answer["batches"] > 5
-    assert answer["batch_rows"] == 1
+    assert answer["mean_batch_rows"] == 1
     found = {finding["kind"]: finding["said"] for finding in answer["findings"]}
     assert re.search(r"at [12] connections? and", found["few_callers"])
     assert re.search(r"a batch holds at most [12] \(now 1\.0\)", found["few_callers"])

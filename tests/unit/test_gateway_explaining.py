@@ -1,12 +1,15 @@
 """The words of ``tidegate explain``, for each thing that can shape batches."""
 
+import re
 from dataclasses import replace
 
 import orjson
 import pytest
 
+from tests.project import ROOT
 from tidegate_realtime.api.caps import CapLimit, CapNumbers
-from tidegate_realtime.api.explaining import Observed, explain, explanation
+from tidegate_realtime.api.explaining import Observed, explain
+from tidegate_realtime.api.explanations import explanation
 from tidegate_realtime.core.statistics import RefusalCode
 from tidegate_realtime.main.explaining import as_text
 
@@ -213,13 +216,27 @@ def test_without_traffic_there_is_nothing_to_explain_but_the_cap() -> None:
 
 def test_the_answer_is_json_and_a_person_reads_every_finding() -> None:
     answer = orjson.loads(orjson.dumps(explanation(BUSY)))
-    assert answer["cap"]["limited_by"] == "slo"
+    assert (answer["cap_rows"], answer["cap_limited_by"], answer["need_rows"]) == (32, "slo", 4)
     text = as_text(answer)
     assert text.startswith("risk@7 over 2 s: 4000 rows in 200 batches, 20.0 rows each")
     assert as_text(answer | {"batches": 0, "rows": 0}).startswith("risk@7 over 2 s: idle\n")
     for finding in explain(BUSY):
         assert finding.said in text
         assert f"to change it: {finding.change}" in text
+
+
+def test_the_fields_of_its_json_are_those_of_the_page() -> None:
+    section = (ROOT / "docs/metrics.md").read_text().partition("## `tidegate explain --json`")[2]
+    rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+    assert [name for row in rows for name in re.findall(r"`(\w+)`", row)] == [*explanation(BUSY)]
+
+
+def test_what_the_metadata_or_a_metric_says_too_has_the_same_name_in_the_json() -> None:
+    metrics = (ROOT / "docs/metrics.md").read_text()
+    for name in explanation(BUSY):
+        assert not name.endswith(("_s", "_seconds")), "durations are in milliseconds, as in /v2"
+        if name.endswith("_per_second") or name in {"conformal_factor", "promised_percentile"}:
+            assert f"`tidegate_{name}`" in metrics
 
 
 def test_a_promise_below_the_objective_is_named_with_what_it_costs() -> None:

@@ -7,9 +7,9 @@ than n places, and the model's time per call does not matter.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from math import ceil
-from typing import Any, Final
+from typing import Final
 
 from tidegate_realtime.api.caps import CapLimit, CapNumbers
 from tidegate_realtime.core.pace import LOAD_SHARE
@@ -141,16 +141,6 @@ def explain(observed: Observed) -> list[Finding]:
     if observed.batches:
         found.append(_size(observed))
     return [*found, _cap(observed)]
-
-
-def explanation(observed: Observed) -> dict[str, Any]:
-    """Write what was observed and found as JSON can say it."""
-    return {
-        **asdict(observed),
-        "cap": observed.cap._asdict(),
-        "batch_rows": observed.batch_rows,
-        "findings": [asdict(finding) for finding in explain(observed)],
-    }
 
 
 def _refused(observed: Observed) -> Iterator[Finding]:

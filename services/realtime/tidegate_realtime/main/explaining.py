@@ -47,11 +47,10 @@ def explain(url: str, ref: str, window_s: float, json_to: str | None) -> None:
 
 def as_text(answer: Json) -> str:
     """Write an answer for a person."""
-    each = f"{answer['batch_rows']:.1f} rows each (of at most {answer['cap']['effective']})"
+    each = f"{answer['mean_batch_rows']:.1f} rows each (of at most {answer['cap_rows']})"
     ran = f"{answer['rows']} rows in {answer['batches']} batches, {each}"
-    lines = [
-        f"{answer['model']} over {answer['window_s']:.3g} s: {ran if answer['batches'] else 'idle'}"
-    ]
+    over = f"{answer['model']} over {answer['window_ms'] / 1_000:.3g} s"
+    lines = [f"{over}: {ran if answer['batches'] else 'idle'}"]
     for finding in answer["findings"]:
         lines += ["", finding["said"], f"  to change it: {finding['change']}"]
     return "\n".join(lines)

@@ -21,7 +21,7 @@ from tidegate_realtime.api.admin.public_api import public_paths, public_schemas
 from tidegate_realtime.api.admin.repository import install_repository_routes
 from tidegate_realtime.api.admin.scopes import check_admin_scopes
 from tidegate_realtime.api.errors import RouteNotFoundError
-from tidegate_realtime.api.explaining import explanation
+from tidegate_realtime.api.explanations import explanation
 from tidegate_realtime.api.lookups import Lookups
 from tidegate_realtime.api.observing import Observer
 from tidegate_realtime.api.policy import Policy
