@@ -6,6 +6,7 @@ It can be told to lose a worker at the n-th chunk, before or after that is commi
 from collections import deque
 from collections.abc import Callable, Mapping
 
+from tidegate.inference.runner import DeviceLostError
 from tidegate_batch.core.chunks import WorkerId
 from tidegate_batch.ports import (
     Assignment,
@@ -44,6 +45,7 @@ class InlineEngine:
         self._build = build
         self._pause = pause
         self._deaths = deaths or {}
+        self._setup: WorkerSetup | None = None
         self._scorer: ChunkScorer | None = None
         self._events: deque[WorkerEvent] = deque()
         self._assigned: deque[tuple[WorkerId, Assignment]] = deque()
@@ -52,6 +54,7 @@ class InlineEngine:
         self.workers: list[WorkerId] = []
 
     def start(self, setup: WorkerSetup) -> None:
+        self._setup = setup
         self._scorer = self._build(setup)
 
     def add_worker(self, worker: WorkerId) -> None:
@@ -79,7 +82,12 @@ class InlineEngine:
         if death == BEFORE_COMMIT:
             return WorkerLost(worker=worker, reason="killed on purpose")
         assert self._scorer is not None
-        result = self._scorer.score(assignment)
+        try:
+            result = self._scorer.score(assignment)
+        except DeviceLostError as error:  # its process would end; the next worker begins anew
+            assert self._setup is not None
+            self._scorer = self._build(self._setup)
+            return WorkerLost(worker=worker, reason=str(error))
         if death == AFTER_COMMIT:
             return WorkerLost(worker=worker, reason="killed on purpose")
         return WorkerSaid(worker=worker, message=result)

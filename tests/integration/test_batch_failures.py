@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from tests.fakes.engines import AFTER_COMMIT, BEFORE_COMMIT, InlineEngine
@@ -24,8 +22,6 @@ from tests.fixtures.batch_jobs import (
     inline_engine,
     new_place,
     parts_with,
-    run_job,
-    table,
 )
 from tidegate.objects.opening import open_store
 from tidegate.objects.port import ObjectChangedError
@@ -191,20 +187,6 @@ def test_a_worker_that_can_never_work_ends_the_job(record: JobRecord, cache: Pat
         drive(record, parts, cache, engine=engine)
     assert pickle.loads(pickle.dumps(raised.value)).code == "digest_mismatch"
     assert failure_of(record)[0] == "digest_mismatch"
-
-
-@pytest.mark.field_fault("B-22")
-def test_a_bad_row_fails_the_job_and_is_named_by_file_and_rows(tmp_path: Path, cache: Path) -> None:
-    place = new_place(tmp_path, 30, 20)
-    rows = table(range(30, 50))
-    far = pa.array([1e300 if row == 13 else 1.0 for row in range(20)])
-    pq.write_table(rows.set_column(1, "a", far), f"{place.input}/rows-01.parquet")
-    with pytest.raises(ChunkFailedError) as raised:
-        run_job(place, cache, chunk_rows=10, client_token="t")
-    message = str(raised.value)
-    assert "rows-01.parquet, rows 10 to 19 (row 0 is the first of these)" in message
-    assert "Input 'a': expected a finite number" in message
-    assert "in row 3" in message
 
 
 @pytest.mark.parametrize("edit", ["appended", "in place", "deleted"])

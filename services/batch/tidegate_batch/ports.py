@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
 
 from tidegate.objects.port import ObjectStore
 from tidegate_batch.core.chunks import QueueStatistics, WorkerId
@@ -19,6 +17,8 @@ from tidegate_batch.core.planning import RowGroup
 from tidegate_batch.core.records import PlannedInput
 
 if TYPE_CHECKING:  # a heavy import that the driver's own code can do without
+    import numpy as np
+    import numpy.typing as npt
     import pyarrow as pa
 
 Stores: TypeAlias = Callable[[str], ObjectStore]
@@ -85,7 +85,7 @@ class ReadRows:
 
     batch: "pa.RecordBatch"
     """The good rows; maybe none of them."""
-    row_index: npt.NDArray[np.int64]
+    row_index: "npt.NDArray[np.int64]"
     """``(rows of batch,)``: where each stands in the file, counted from 0, increasing; without a
     hole unless bad rows are between them."""
     bad: tuple[BadRow, ...] = ()
@@ -167,6 +167,8 @@ class Committed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """The chunk's commit stands; this worker's, or that of another who was first."""
 
     chunk: str
+    reasons: dict[str, int] = {}
+    """How many of its rows are dead letters, by the code of the error."""
 
     @property
     def id(self) -> ChunkId:
@@ -214,7 +216,12 @@ class ChunkScorer(Protocol):
     """What a worker process does, behind whichever engine runs it."""
 
     def score(self, assignment: Assignment) -> ChunkResult:
-        """Read, score, write and commit one chunk; whatever goes wrong is in the result."""
+        """Read, score, write and commit one chunk; whatever goes wrong is in the result.
+
+        Raises:
+            DeviceLostError: The process can score nothing any more: it must end, and its engine
+                says ``WorkerLost``.
+        """
         ...
 
     def close(self) -> None:

@@ -10,6 +10,7 @@ import msgspec
 
 from tidegate.artifacts.aliases import KEPT_WRITE_IDS
 from tidegate.ids import ModelTag
+from tidegate_batch.core.bad_rows import DEFAULT_MAX_BAD_ROWS
 from tidegate_batch.core.errors import JobRecordError
 from tidegate_batch.core.fingerprint import Fingerprint
 from tidegate_batch.core.planning import PlannedChunk
@@ -51,6 +52,8 @@ class JobRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Further columns to copy; ``None`` for all that the model does not read."""
     chunk_rows: int
     """Most rows of one chunk."""
+    max_bad_rows: str = DEFAULT_MAX_BAD_ROWS
+    """How many rows may fail before the job does: ``100``, or ``1%`` of those seen."""
 
 
 class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -100,12 +103,21 @@ class JobState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     driver: Driver | None
     """``None`` when nobody drives the job, so that anyone may begin at once."""
     failure: JobFailure | None = None
+    rows_dlq: int | None = None
+    """Rows of a published job that have no answer; ``None`` before that."""
     moves: tuple[Move, ...] = ()
     """Oldest first; the last 64."""
     revision: int
     write_ids: tuple[str, ...]
 
-    def moved(self, event: Event, at: str, *, failure: JobFailure | None = None) -> "JobState":
+    def moved(
+        self,
+        event: Event,
+        at: str,
+        *,
+        failure: JobFailure | None = None,
+        rows_dlq: int | None = None,
+    ) -> "JobState":
         """Return the state after an event; nobody drives a job that has ended.
 
         Raises:
@@ -117,6 +129,7 @@ class JobState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             state=after,
             driver=None if after in ENDED else self.driver,
             failure=failure,
+            rows_dlq=rows_dlq,
             moves=(*self.moves, Move(to=after, at=at, epoch=self.epoch))[-KEPT_MOVES:],
         )
 
@@ -180,11 +193,18 @@ class CommittedRows(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """A file that holds a chunk's rows."""
 
     key: str
-    """Under the output."""
+    """Under the output; of dead letters, in the store."""
     etag: str
     bytes: int
     rows: int
     sha256: str
+
+
+class DeadLetters(CommittedRows, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A file that holds those of a chunk's rows that have no answer."""
+
+    reasons: dict[str, int] = {}
+    """How many rows, by the code of the error."""
 
 
 class Timings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -206,7 +226,8 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     attempt: str
     epoch: int
     data: CommittedRows
-    dead_letters: CommittedRows | None = None
+    dead_letters: DeadLetters | None = None
+    """``None`` if every row has an answer."""
     rows_in: int
     rows_out: int
     rows_dlq: int
@@ -217,10 +238,12 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     def __post_init__(self) -> None:
         """Refuse rows that went nowhere."""
-        if self.rows_in != self.rows_out + self.rows_dlq or self.rows_out != self.data.rows:
+        kept = self.dead_letters.rows if self.dead_letters else 0
+        counts = (self.rows_out + self.rows_dlq, self.data.rows, kept)
+        if counts != (self.rows_in, self.rows_out, self.rows_dlq):
             raise ValueError(
                 f"{self.rows_in} rows in are not {self.rows_out} rows out ({self.data.rows} in the "
-                f"file) and {self.rows_dlq} dead letters"
+                f"file) and {self.rows_dlq} dead letters ({kept} in the file)"
             )
 
 
@@ -228,7 +251,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """One published file."""
 
     key: str
-    """Relative to the manifest's folder."""
+    """Relative to the manifest's folder; of dead letters, in the job's store."""
     chunk: str
     rows: int
     bytes: int
@@ -260,6 +283,8 @@ class JobManifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     rows_dlq: int
     parts: tuple[Part, ...]
     dead_letters: tuple[Part, ...] = ()
+    dead_letter_reasons: dict[str, int] = {}
+    """How many rows have no answer, by the code of the error."""
     columns: tuple[OutputColumn, ...]
     inputs: tuple[SourceFile, ...]
     fingerprint: str

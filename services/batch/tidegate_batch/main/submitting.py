@@ -7,6 +7,7 @@ import click
 
 from tidegate.cli.exits import ExitCode
 from tidegate.cli.output import examples
+from tidegate_batch.core.bad_rows import DEFAULT_MAX_BAD_ROWS
 from tidegate_batch.core.wishes import NORMAL_PRIORITY, Wishes, parse_finish_by
 from tidegate_batch.main.options import Common, common_options, crew_options, open_session, tell
 from tidegate_batch.main.spec_file import spec_option
@@ -26,6 +27,7 @@ class Request(Common):
     output: str
     key: tuple[str, ...]
     keep: tuple[str, ...]
+    max_bad_rows: str
 
 
 class Submit(Request):
@@ -65,6 +67,13 @@ _REQUEST = (
         metavar="N",
         help="Most rows that are scored and committed as one.  [default: 20000]",
     ),
+    click.option(
+        "--max-bad-rows",
+        metavar="N|P%",
+        default=DEFAULT_MAX_BAD_ROWS,
+        show_default=True,
+        help="The job fails when more rows than this cannot be scored.",
+    ),
 )
 
 
@@ -86,6 +95,7 @@ def build_submission(session: "Session", options: Request) -> "Submission":
         output=options["output"],
         key=options["key"],
         keep=options["keep"] or None,
+        max_bad_rows=options["max_bad_rows"],
         chunk_rows=session.batch.chunk_rows,
         client_token=None,
     )

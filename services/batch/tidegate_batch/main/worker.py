@@ -11,6 +11,7 @@ import threading
 from typing import BinaryIO
 
 from tidegate.errors import PartUnavailableError
+from tidegate.inference.runner import DeviceLostError
 from tidegate_batch.main.wiring import build_scorer
 from tidegate_batch.pipeline.engines.wire import WorkerSide
 
@@ -27,10 +28,10 @@ def main() -> None:
     side = WorkerSide(build_scorer)
     try:
         _answer(answers, side.set_up(lines.get()))
-    except PartUnavailableError as error:
+        while True:
+            _answer(answers, side.score(lines.get()))
+    except (PartUnavailableError, DeviceLostError) as error:  # another process may have more luck
         sys.exit(str(error))
-    while True:
-        _answer(answers, side.score(lines.get()))
 
 
 def _listen(stdin: BinaryIO, lines: "queue.SimpleQueue[bytes]") -> None:

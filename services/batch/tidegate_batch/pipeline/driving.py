@@ -13,11 +13,12 @@ from tidegate_batch.core.errors import (
 )
 from tidegate_batch.core.records import JobFailure, JobManifest, JobSpec, Plan
 from tidegate_batch.core.states import Event, State
+from tidegate_batch.pipeline.counting import bad_rows_so_far, refuse_too_many_bad_rows
 from tidegate_batch.pipeline.looping import ChunkLoop
 from tidegate_batch.pipeline.owning import OutputClaim
 from tidegate_batch.pipeline.parts import Parts
 from tidegate_batch.pipeline.planning import make_plan, refuse_changes
-from tidegate_batch.pipeline.publishing import Publication, accounted_commits
+from tidegate_batch.pipeline.publishing import Publication
 from tidegate_batch.pipeline.record import JobRecord
 from tidegate_batch.pipeline.seat import Seat
 from tidegate_batch.ports import Display, Engine, WorkerSetup
@@ -85,7 +86,7 @@ class JobDriver:
                     if self._seat.state is State.PLANNED:
                         self._seat.move(Event.STARTED)
                     rows_scored = self._score(plan, crew)
-                    accounted_commits(self._record, plan)
+                    refuse_too_many_bad_rows(self._record, plan)
                 self._seat.move(Event.ALL_COMMITTED)
             manifest = self._publish()
         took_ns = self._parts.clock.now_ns() - began_ns
@@ -110,13 +111,15 @@ class JobDriver:
 
     def _score(self, plan: Plan, crew: Crew) -> int:
         """Score what is not committed, and return how many rows that were."""
-        clock = self._parts.clock
+        committed = self._record.committed_chunks()
         queue = ChunkQueue(
             plan.chunks,
-            committed=self._record.committed_chunks(),
+            committed=committed,
             no_commit_limit_ns=crew.no_commit_limit_ns,
-            now_ns=clock.now_ns(),
+            now_ns=self._parts.clock.now_ns(),
         )
+        bad_rows = bad_rows_so_far(self._record, plan, committed)
+        bad_rows.check()
         rows_before = queue.statistics().rows_committed
         if queue.is_finished:
             return 0
@@ -124,9 +127,9 @@ class JobDriver:
             queue,
             crew.engine,
             seat=self._seat,
-            clock=clock,
+            parts=self._parts,
             display=self._display,
-            new_id=self._parts.new_id,
+            bad_rows=bad_rows,
         )
         self._display.stage(f"starting {crew.engine.name} workers")
         try:
@@ -153,7 +156,7 @@ class JobDriver:
         except CommittedDataMissingError as error:
             self._seat.move(Event.DATA_MISSING, failure=_failure_of(error))
             raise
-        self._seat.move(Event.MANIFEST_WRITTEN)
+        self._seat.move(Event.MANIFEST_WRITTEN, rows_dlq=manifest.rows_dlq)
         publication.clean_up()
         return manifest
 

@@ -1,13 +1,13 @@
 """The chunk loop: gives chunks to workers and obeys the queue, until every chunk is committed."""
 
-from collections.abc import Callable
 from typing import assert_never
 
-from tidegate.clock import Clock
 from tidegate.observability import get_logger
 from tidegate.units import NS_PER_SECOND, ns_to_seconds
+from tidegate_batch.core.bad_rows import BadRowWatch
 from tidegate_batch.core.chunks import ChunkQueue, WorkerId
 from tidegate_batch.core.errors import ChunkFailedError, NoCommitError, WorkersFailedError
+from tidegate_batch.pipeline.parts import Parts
 from tidegate_batch.pipeline.seat import Seat
 from tidegate_batch.ports import (
     Assignment,
@@ -39,16 +39,17 @@ class ChunkLoop:
         engine: Engine,
         *,
         seat: Seat,
-        clock: Clock,
+        parts: Parts,
         display: Display,
-        new_id: Callable[[], str],
+        bad_rows: BadRowWatch,
     ) -> None:
         self._queue = queue
         self._engine = engine
         self._seat = seat
-        self._clock = clock
+        self._clock = parts.clock
         self._display = display
-        self._new_id = new_id
+        self._new_id = parts.new_id
+        self._bad_rows = bad_rows
         self._next_worker: WorkerId = 0
         self._starting: set[WorkerId] = set()
         self._ready: set[WorkerId] = set()
@@ -63,7 +64,8 @@ class ChunkLoop:
             workers: How many to start at once; work begins with the first that is ready.
 
         Raises:
-            ChunkFailedError: A batch raised, or a chunk's input or output failed for good.
+            ChunkFailedError: A chunk's input or output failed for good.
+            TooManyBadRowsError: More rows failed than the job allows.
             NoCommitError: Nothing was committed for too long.
             WorkersFailedError: No worker could be started.
             DriverReplacedError: Another driver took over.
@@ -83,7 +85,9 @@ class ChunkLoop:
         self._show()
 
     def _show(self) -> None:
-        self._display.progress(self._queue.statistics(), workers=len(self._ready))
+        self._display.progress(
+            self._queue.statistics(), workers=len(self._ready), rows_dlq=self._bad_rows.bad
+        )
 
     def _assign(self) -> None:
         for worker in sorted(self._idle):
@@ -114,13 +118,19 @@ class ChunkLoop:
                 self._ready.add(worker)
                 self._failed_starts = 0
             case Committed():
-                self._queue.on_committed(message.id, self._clock.now_ns())
+                self._on_committed(message)
             case Failed():
                 self._on_failed(worker, message)
             case Refused(code=code, message=text):
                 raise ChunkFailedError.of_worker(text, code=code)
             case _:
                 assert_never(message)
+
+    def _on_committed(self, committed: Committed) -> None:
+        self._queue.on_committed(committed.id, self._clock.now_ns())
+        rows = self._queue.rows_of(committed.id)
+        self._bad_rows.on_committed(committed.chunk, rows=rows, reasons=committed.reasons)
+        self._bad_rows.check()
 
     def _on_failed(self, worker: WorkerId, failed: Failed) -> None:
         """Have a chunk that failed for want of a part tried again, a few times; no other."""

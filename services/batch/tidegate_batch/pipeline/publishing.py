@@ -3,7 +3,8 @@
 Each step may be repeated by anyone, at any time. The manifest is the commit point of the job.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
@@ -20,10 +21,12 @@ from tidegate_batch.core.names import (
     ChunkId,
     JobId,
     attempts_prefix,
+    dead_letters_prefix,
     part_key,
 )
 from tidegate_batch.core.records import (
     Commit,
+    DeadLetters,
     JobManifest,
     JobSpec,
     Part,
@@ -104,9 +107,14 @@ class Publication:
         return manifest
 
     def clean_up(self) -> None:
-        """Remove all attempts; the manifest names none of them."""
+        """Remove all attempts but the dead letters that the manifest names."""
         for key in list(self._output.keys(attempts_prefix(self._job))):
             self._output.delete(key)
+        manifest = self.standing_manifest()
+        named = {part.key for part in manifest.dead_letters} if manifest else set()
+        for key in list(self._record.store.keys(dead_letters_prefix(self._job))):
+            if manifest and key not in named:
+                self._record.store.delete(key)
 
     def _make_parts(self, commits: Sequence[Commit]) -> JobManifest | None:
         """Give every winning attempt its published name.
@@ -152,6 +160,12 @@ class Publication:
             rows_out=sum(commit.rows_out for commit in commits),
             rows_dlq=sum(commit.rows_dlq for commit in commits),
             parts=tuple(self._part(commit) for commit in commits),
+            dead_letters=tuple(
+                _dead_letters_part(commit.dead_letters, commit.chunk)
+                for commit in commits
+                if commit.dead_letters
+            ),
+            dead_letter_reasons=reasons_of(commits),
             columns=self._plan.columns,
             inputs=tuple(
                 SourceFile(source=i.source, etag=i.etag, bytes=i.bytes, rows=i.rows)
@@ -168,6 +182,18 @@ class Publication:
             bytes=commit.data.bytes,
             sha256=commit.data.sha256,
         )
+
+
+def _dead_letters_part(file: DeadLetters, chunk: str) -> Part:
+    return Part(key=file.key, chunk=chunk, rows=file.rows, bytes=file.bytes, sha256=file.sha256)
+
+
+def reasons_of(commits: Iterable[Commit]) -> dict[str, int]:
+    """Add up how many rows failed, by the code of the error, the most frequent first."""
+    total = Counter[str]()
+    for commit in commits:
+        total.update(commit.dead_letters.reasons if commit.dead_letters else {})
+    return dict(total.most_common())
 
 
 def read_manifest(output: ObjectStore) -> JobManifest | None:

@@ -1,6 +1,6 @@
 """A job's record in the store: spec, state, plan and commits."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
@@ -99,8 +99,12 @@ class JobRecord:
 
     def commits(self, plan: Plan) -> Iterator[Commit | None]:
         """Read the commit of each chunk, in the order of the plan."""
+        return self.commits_of(chunk.id for chunk in plan.chunks)
+
+    def commits_of(self, chunks: Iterable[ChunkId]) -> Iterator[Commit | None]:
+        """Read the commits of some chunks, in their order."""
         with ThreadPoolExecutor(_CONCURRENT_READS) as threads:
-            yield from threads.map(self.commit, (chunk.id for chunk in plan.chunks))
+            yield from threads.map(self.commit, chunks)
 
     def _where(self, name: str) -> str:
         return f"{name} of job {self.job} in {self.store.url}"

@@ -1,35 +1,27 @@
 """What a worker does with a chunk: read, score, write, commit."""
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from math import prod
-from typing import Final
+from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tidegate.clock import Clock
-from tidegate.errors import (
-    BackendError,
-    PartUnavailableError,
-    RequestRejectedError,
-    TidegateError,
-)
-from tidegate.inference.arrays import Array, padded
+from tidegate.errors import PartUnavailableError, TidegateError
 from tidegate.inference.model import Model
+from tidegate.inference.runner import DeviceLostError, OutOfMemoryError
 from tidegate.objects.port import ObjectStore, Written
-from tidegate.tensors.datatypes import DATATYPES
-from tidegate.tensors.signature import VARIABLE
-from tidegate.units import ns_to_ms
-from tidegate_batch.core.errors import ChunkFailedError, RowsMismatchError
-from tidegate_batch.core.names import AttemptId, JobId, attempt_key
+from tidegate_batch.core.errors import RowsMismatchError
+from tidegate_batch.core.names import AttemptId, JobId, attempt_key, dead_letter_key
 from tidegate_batch.core.planning import Piece, PlannedChunk
-from tidegate_batch.core.records import Commit, CommittedRows, Plan, Timings
-from tidegate_batch.pipeline.arrays import to_numpy
+from tidegate_batch.core.records import Commit, CommittedRows, DeadLetters, Plan
+from tidegate_batch.pipeline.answering import Answerer, batch_rows_for
+from tidegate_batch.pipeline.dead_letters import DeadLetterBox
 from tidegate_batch.pipeline.output import PROVENANCE, RowAssembler, prediction_types, with_facts
 from tidegate_batch.pipeline.parts import Parts
 from tidegate_batch.pipeline.planning import planned_schema
 from tidegate_batch.pipeline.record import JobRecord
+from tidegate_batch.pipeline.stopwatch import Stopwatch
 from tidegate_batch.ports import (
     Assignment,
     ChunkResult,
@@ -39,73 +31,17 @@ from tidegate_batch.ports import (
     ReadRows,
 )
 
-MOST_BATCH_ROWS: Final = 4096
-MOST_BATCH_BYTES: Final = 16 << 20
-"""Of one batch's inputs and outputs; for rows such as images and texts it is the bytes that count,
-and a vector for each token is many more of them than the tokens."""
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Attempt:
+    """One try at one chunk."""
 
-def batch_rows_for(model: Model) -> int:
-    """Return how many rows one call of the model gets; a fixed axis leaves no choice."""
-    inputs, longest = model.signature.inputs, model.lengths[-1]
-    if model.manifest.batch_axis == "fixed":
-        return inputs[0].shape[0]
-    row_bytes = sum(
-        prod(longest if size == VARIABLE else size for size in spec.row_shape)
-        * (DATATYPES[spec.datatype].item_bytes or 1)
-        for spec in (*inputs, *model.signature.outputs)
-    )
-    return max(1, min(MOST_BATCH_ROWS, MOST_BATCH_BYTES // max(1, row_bytes)))
-
-
-def answer_rows(model: Model, columns: Mapping[str, Array], *, rows: int) -> dict[str, Array]:
-    """Score one batch of named columns, as the interactive path would each of its rows.
-
-    Args:
-        model: The model.
-        columns: One array ``(rows, …)`` per column that it reads.
-        rows: At least 1 and at most ``batch_rows_for(model)``.
-
-    Returns:
-        One array ``(rows, …)`` per prediction column.
-    """
-    inputs = model.tensors_from_columns(columns)
-    if model.manifest.batch_axis == "fixed":
-        missing = batch_rows_for(model) - rows
-        inputs = padded(inputs, by_rows=missing)
-    model.signature.check(inputs)
-    outputs = model.run(inputs)
-    asked, answered = ({k: v[:rows] for k, v in each.items()} for each in (inputs, outputs))
-    return model.present(answered, asked)
-
-
-class Stopwatch:
-    """Adds up where a chunk's time goes."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._started_ns = clock.now_ns()
-        self._spent_ns: dict[str, int] = {}
-
-    @contextmanager
-    def measuring(self, what: str) -> Iterator[None]:
-        """Add the time until the end of the block to ``what``."""
-        began_ns = self._clock.now_ns()
-        yield
-        took_ns = self._clock.now_ns() - began_ns
-        self._spent_ns[what] = self._spent_ns.get(what, 0) + took_ns
-
-    def timings(self) -> Timings:
-        """Return what was measured so far; encoding is what the others inside of it leave."""
-        read, score = self._spent_ns.get("read", 0), self._spent_ns.get("score", 0)
-        encode = self._spent_ns.get("encode", 0) - read - score
-        return Timings(
-            read_ms=ns_to_ms(read),
-            score_ms=ns_to_ms(score),
-            encode_ms=ns_to_ms(encode),
-            store_ms=ns_to_ms(self._spent_ns.get("store", 0)),
-            total_ms=ns_to_ms(self._clock.now_ns() - self._started_ns),
-        )
+    id: AttemptId
+    chunk: PlannedChunk
+    watch: Stopwatch
+    answerer: Answerer
+    assembler: RowAssembler
+    dead_letters: DeadLetterBox
 
 
 class Scorer:
@@ -130,55 +66,78 @@ class Scorer:
         self._batch_rows = batch_rows_for(model)
 
     def score(self, assignment: Assignment) -> ChunkResult:
-        """Score and commit a chunk; whatever goes wrong becomes a result that names the rows."""
+        """Score and commit a chunk; whatever goes wrong becomes a result that names the rows.
+
+        Raises:
+            DeviceLostError: This process can score nothing any more and must be replaced.
+        """
         chunk = self._chunks[assignment.chunk]
         try:
-            self._score(chunk, AttemptId(assignment.attempt))
-        except TidegateError as error:
-            return Failed(
-                chunk=chunk.chunk,
-                code=error.code,
-                message=str(error),
-                is_retriable=isinstance(error, PartUnavailableError),
-            )
+            commit = self._score(self._begun(chunk, AttemptId(assignment.attempt)))
+        except DeviceLostError:
+            raise
+        except (TidegateError, MemoryError) as error:
+            return self._failed(chunk, error)
         except Exception as error:  # a bug must end the job, not the worker, for ever replaced
             message = f"{self._describe(chunk)}: {type(error).__name__}: {error}"
             return Failed(
                 chunk=chunk.chunk, code=TidegateError.code, message=message, is_retriable=False
             )
-        return Committed(chunk=chunk.chunk)
+        reasons = commit.dead_letters.reasons if commit.dead_letters else {}
+        return Committed(chunk=chunk.chunk, reasons=reasons)
 
     def close(self) -> None:
         """Close the input that the last chunk was read from."""
         self._parts.source.close()
 
-    def _score(self, chunk: PlannedChunk, attempt: AttemptId) -> None:
-        watch = Stopwatch(self._parts.clock)
+    def _failed(self, chunk: PlannedChunk, error: TidegateError | MemoryError) -> Failed:
+        if isinstance(error, MemoryError):  # not of a model's call, which would be halved
+            error = OutOfMemoryError(f"{self._describe(chunk)}: no memory is left for the chunk")
+        is_retriable = isinstance(error, PartUnavailableError | OutOfMemoryError)
+        return Failed(
+            chunk=chunk.chunk, code=error.code, message=str(error), is_retriable=is_retriable
+        )
+
+    def _begun(self, chunk: PlannedChunk, attempt: AttemptId) -> _Attempt:
+        job, model = self._spec.job, self._spec.model
+        return _Attempt(
+            id=attempt,
+            chunk=chunk,
+            watch=Stopwatch(self._parts.clock),
+            answerer=Answerer(self._model),
+            assembler=RowAssembler(self._schema, model=model, job=job, chunk=chunk.chunk),
+            dead_letters=DeadLetterBox(model=model, job=job, chunk=chunk.chunk, attempt=attempt),
+        )
+
+    def _score(self, attempt: _Attempt) -> Commit:
+        """Do all of it, and return the commit that stands then, whoever wrote it."""
+        chunk, watch, dead = attempt.chunk, attempt.watch, attempt.dead_letters
         with watch.measuring("encode"):
-            encoded = self._encode(chunk, watch)
-        if encoded.rows != chunk.rows:
+            encoded = self._encode(attempt)
+        if encoded.rows + dead.rows != chunk.rows:
             raise RowsMismatchError(
                 f"{self._describe(chunk)}: {chunk.rows} rows were planned, {encoded.rows} came out"
+                f" and {dead.rows} are dead letters"
             )
         with watch.measuring("store"):
-            data = self._store(chunk, attempt, encoded)
-        commit = self._commit(chunk, attempt, data, watch)
-        if self._record.put_commit(commit).attempt != attempt:  # another attempt was first
+            data = self._store_rows(attempt, encoded)
+            dead_letters = self._store_dead_letters(attempt) if dead.rows else None
+        commit = self._commit(attempt, data, dead_letters)
+        standing = self._record.put_commit(commit)
+        if standing.attempt != attempt.id:  # another attempt was first
             self._output.delete(data.key)
+            if dead_letters:
+                self._record.store.delete(dead_letters.key)
+        return standing
 
-    def _encode(self, chunk: PlannedChunk, watch: Stopwatch) -> EncodedRows:
-        model = self._spec.model
+    def _encode(self, attempt: _Attempt) -> EncodedRows:
+        model, chunk = self._spec.model, attempt.chunk
         facts = {"schema": 1, "model_name": model.name, "model_version": model.version}
         facts |= {"model_digest": model.digest, "job_id": self._spec.job, "chunk_id": chunk.chunk}
-        assembler = RowAssembler(self._schema, model=model, job=self._spec.job, chunk=chunk.chunk)
-        batches = (
-            batch for piece in chunk.pieces for batch in self._scored(piece, assembler, watch)
-        )
+        batches = (batch for piece in chunk.pieces for batch in self._scored(piece, attempt))
         return self._parts.sink.encode(with_facts(self._schema, facts), batches)
 
-    def _scored(
-        self, piece: Piece, assembler: RowAssembler, watch: Stopwatch
-    ) -> Iterator[pa.RecordBatch]:
+    def _scored(self, piece: Piece, attempt: _Attempt) -> Iterator[pa.RecordBatch]:
         planned = self._plan.inputs[piece.input]
         read = self._parts.source.read(
             planned,
@@ -188,59 +147,67 @@ class Scorer:
             batch_rows=self._batch_rows,
         )
         while True:
-            with watch.measuring("read"):
+            with attempt.watch.measuring("read"):
                 rows = next(read, None)
             if rows is None:
                 return
-            _refuse_bad(rows, planned.source)
-            with _naming(f"{planned.source}, rows {rows.row_index[0]} to {rows.row_index[-1]}"):
-                with watch.measuring("score"):
-                    answers = self._answers(rows.batch)
-                yield assembler.assemble(
-                    rows.batch, answers, source=planned.source, row_index=rows.row_index
-                )
+            yield from self._answered(rows, attempt, source=planned.source)
 
-    def _answers(self, batch: pa.RecordBatch) -> dict[str, Array]:
-        columns = {name: to_numpy(batch.column(name), name=name) for name in self._model.columns}
-        return answer_rows(self._model, columns, rows=batch.num_rows)
+    def _answered(
+        self, rows: ReadRows, attempt: _Attempt, *, source: str
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows that have an answer, as one batch; the others become dead letters."""
+        with attempt.watch.measuring("score"), _naming(rows, source):
+            answered = attempt.answerer.answer(rows.batch)
+        attempt.dead_letters.add(rows, answered.failed, source=source)
+        kept, row_index = rows.batch, rows.row_index
+        if answered.failed:
+            kept = kept.take(pa.array(answered.places, type=pa.int64()))
+            row_index = row_index[answered.places]
+        if kept.num_rows:
+            yield attempt.assembler.assemble(
+                kept, answered.answers, source=source, row_index=row_index
+            )
 
-    def _store(
-        self, chunk: PlannedChunk, attempt: AttemptId, encoded: EncodedRows
-    ) -> CommittedRows:
-        key = attempt_key(JobId(self._spec.job), chunk.id, attempt)
+    def _store_rows(self, attempt: _Attempt, encoded: EncodedRows) -> CommittedRows:
+        key = attempt_key(JobId(self._spec.job), attempt.chunk.id, attempt.id)
         return CommittedRows(
             key=key,
-            etag=self._put(key, encoded.body),
+            etag=_put(self._output, key, encoded.body),
             bytes=len(encoded.body),
             rows=encoded.rows,
             sha256=hashlib.sha256(encoded.body).hexdigest(),
         )
 
-    def _put(self, key: str, body: bytes) -> str:
-        """Store an attempt under its random name; refused, it can only be there already."""
-        while True:
-            written = self._output.put_if_absent(key, body)
-            if isinstance(written, Written):
-                return written.etag
-            if (head := self._output.head(key)) is not None:
-                return head.etag
+    def _store_dead_letters(self, attempt: _Attempt) -> DeadLetters:
+        key = dead_letter_key(JobId(self._spec.job), attempt.chunk.id, attempt.id)
+        body = attempt.dead_letters.encode()
+        return DeadLetters(
+            key=key,
+            etag=_put(self._record.store, key, body),
+            bytes=len(body),
+            rows=attempt.dead_letters.rows,
+            sha256=hashlib.sha256(body).hexdigest(),
+            reasons=attempt.dead_letters.reasons,
+        )
 
     def _commit(
-        self, chunk: PlannedChunk, attempt: AttemptId, data: CommittedRows, watch: Stopwatch
+        self, attempt: _Attempt, data: CommittedRows, dead_letters: DeadLetters | None
     ) -> Commit:
         return Commit(
             job=self._spec.job,
-            chunk=chunk.chunk,
-            attempt=attempt,
+            chunk=attempt.chunk.chunk,
+            attempt=attempt.id,
             epoch=self._epoch,
             data=data,
-            rows_in=chunk.rows,
+            dead_letters=dead_letters,
+            rows_in=attempt.chunk.rows,
             rows_out=data.rows,
-            rows_dlq=0,
+            rows_dlq=dead_letters.rows if dead_letters else 0,
             model=self._spec.model,
             worker=self._worker,
             committed_at=self._parts.now(),
-            timings=watch.timings(),
+            timings=attempt.watch.timings(),
         )
 
     def _describe(self, chunk: PlannedChunk) -> str:
@@ -250,16 +217,21 @@ class Scorer:
         return f"{where} (and {more} more files)" if more else where
 
 
-def _refuse_bad(rows: ReadRows, source: str) -> None:
-    if rows.bad:
-        first = rows.bad[0]
-        raise ChunkFailedError(f"{source}, line {first.line.number}: {first.message}")
+def _put(store: ObjectStore, key: str, body: bytes) -> str:
+    """Store an attempt under its random name; refused, it can only be there already."""
+    while True:
+        written = store.put_if_absent(key, body)
+        if isinstance(written, Written):
+            return written.etag
+        if (head := store.head(key)) is not None:
+            return head.etag
 
 
 @contextmanager
-def _naming(rows: str) -> Iterator[None]:
-    """Say which rows were in the batch that raised."""
+def _naming(rows: ReadRows, source: str) -> Iterator[None]:
+    """Say which rows were too many for the memory."""
     try:
         yield
-    except (BackendError, RequestRejectedError) as error:
-        raise ChunkFailedError(f"{rows} (row 0 is the first of these): {error}") from error
+    except OutOfMemoryError as error:
+        where = f"{source}, rows {rows.row_index[0]} to {rows.row_index[-1]}"
+        raise OutOfMemoryError(f"{where}: {error}") from error

@@ -59,13 +59,17 @@ class Seat:
         """Where this driver last moved the job, or found it."""
         return self._state.state
 
-    def move(self, event: Event, *, failure: JobFailure | None = None) -> None:
-        """Move the job on.
+    def move(
+        self, event: Event, *, failure: JobFailure | None = None, rows_dlq: int | None = None
+    ) -> None:
+        """Move the job on; with a failure if it stops, with its bad rows if it is published.
 
         Raises:
             DriverReplacedError: It is not this driver's to move any more.
         """
-        self._change(lambda now: now.moved(event, self._parts.now(), failure=failure))
+        self._change(
+            lambda now: now.moved(event, self._parts.now(), failure=failure, rows_dlq=rows_dlq)
+        )
 
     def renew(self) -> None:
         """Show every observer that this driver is alive: the revision grows.

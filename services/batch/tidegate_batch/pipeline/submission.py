@@ -10,6 +10,7 @@ from tidegate.artifacts.store import ArtifactStore
 from tidegate.ids import ModelRef
 from tidegate.objects.opening import split_url
 from tidegate.objects.preflight import check_conditional_writes
+from tidegate_batch.core.bad_rows import DEFAULT_MAX_BAD_ROWS, parse_limit
 from tidegate_batch.core.errors import JobConflictError
 from tidegate_batch.core.names import JobId, job_id_of_token
 from tidegate_batch.core.records import JobRequest, JobSpec, PinnedModel
@@ -29,6 +30,8 @@ class Submission:
     key: Sequence[str]
     keep: Sequence[str] | None
     chunk_rows: int
+    max_bad_rows: str = DEFAULT_MAX_BAD_ROWS
+    """``100`` rows, or ``1%`` of them."""
     client_token: str | None
     """Chosen by the caller: submitting again with the same one finds the same job."""
     wishes: Wishes = field(default_factory=Wishes)
@@ -42,6 +45,7 @@ def submit(submission: Submission, *, store_url: str, parts: Parts) -> JobRecord
     Raises:
         JobConflictError: The client token was used for something else.
         ModelNotFoundError: The reference names nothing.
+        SettingError: An option says nothing that can be done.
         StoreUnavailableError: Store or output cannot be used for conditional writes.
     """
     store = parts.stores(store_url)
@@ -89,6 +93,7 @@ def _request_of(submission: Submission) -> JobRequest:
         key=tuple(submission.key),
         keep=None if submission.keep is None else tuple(submission.keep),
         chunk_rows=submission.chunk_rows,
+        max_bad_rows=str(parse_limit(submission.max_bad_rows)),
     )
 
 

@@ -10,16 +10,19 @@ import pyarrow.compute as pc
 
 from tidegate.errors import JobError
 from tidegate.objects.port import ObjectStore
-from tidegate_batch.core.errors import JobConflictError
+from tidegate_batch.core.errors import JobConflictError, JobRecordError
 from tidegate_batch.core.names import SUCCESS_KEY, JobId, belongs_to, is_read_by_a_glob
 from tidegate_batch.core.planning import PlannedChunk
 from tidegate_batch.core.records import Commit, JobManifest, Part, Plan, PlannedInput
 from tidegate_batch.pipeline.parts import Parts
 from tidegate_batch.pipeline.publishing import read_manifest
+from tidegate_batch.pipeline.reading_dead_letters import DeadRows, dead_rows, read_dead_letters
 from tidegate_batch.pipeline.record import JobRecord
 
 _READ_ROWS = 65_536
-_CHECKED = ("_job_id", "_chunk_id", "_model_digest", "_source", "_row_index")
+_TEXTS = ("_job_id", "_chunk_id", "_model_digest", "_source")
+_ROW_INDEX = pa.field("_row_index", pa.int64())
+_CHECKED = pa.schema([pa.field(name, pa.string()) for name in _TEXTS]).append(_ROW_INDEX)
 _BLOCK_BYTES = 1 << 20
 
 
@@ -29,18 +32,19 @@ class Verdict:
 
     job: str
     rows: int
+    rows_dlq: int
     parts: int
     problems: tuple[str, ...]
     """One sentence each; none if the output is sound."""
 
     @property
     def is_sound(self) -> bool:
-        """Each planned row stands in the output exactly once, as it was written."""
+        """Each planned row stands once in the output or the dead letters, as it was written."""
         return not self.problems
 
 
 def verify(record: JobRecord, *, parts: Parts) -> Verdict:
-    """Read every part, and compare digests, rows and totals with plan, commits and manifest.
+    """Read every part and all dead letters, and compare them with plan, commits and manifest.
 
     Raises:
         JobNotFoundError: The store holds no such job.
@@ -60,7 +64,11 @@ def verify(record: JobRecord, *, parts: Parts) -> Verdict:
     finally:
         parts.source.close()
     return Verdict(
-        job=spec.job, rows=manifest.rows_out, parts=len(manifest.parts), problems=problems
+        job=spec.job,
+        rows=manifest.rows_out,
+        rows_dlq=manifest.rows_dlq,
+        parts=len(manifest.parts),
+        problems=problems,
     )
 
 
@@ -81,6 +89,7 @@ class _Check:
         self._record = record
         self._output = output
         self._parts = parts
+        self._dead_letter_parts = {part.chunk: part for part in manifest.dead_letters}
 
     def problems(self) -> Iterator[str]:
         yield from self._of_totals()
@@ -94,7 +103,12 @@ class _Check:
                 yield f"chunk {chunk.chunk} has no {missing}"
                 continue
             yield from self._of_counts(chunk, commit, part)
-            yield from self._of_part(chunk, part)
+            try:
+                dead = self._dead_letters(commit)
+            except JobError as error:
+                yield str(error)
+                continue
+            yield from self._of_part(chunk, part, dead)
 
     def _of_totals(self) -> Iterator[str]:
         rows_in, manifest = self._plan.rows, self._manifest
@@ -105,6 +119,9 @@ class _Check:
             )
         if sum(part.rows for part in manifest.parts) != manifest.rows_out:
             yield f"the parts in the manifest do not have {manifest.rows_out} rows together"
+        dead = sum(part.rows for part in manifest.dead_letters)
+        if not manifest.rows_dlq == dead == sum(manifest.dead_letter_reasons.values()):
+            yield f"the dead letters in the manifest are not {manifest.rows_dlq} rows together"
 
     def _of_files(self) -> Iterator[str]:
         listed = {part.key for part in self._manifest.parts}
@@ -125,7 +142,16 @@ class _Check:
         if part.sha256 != commit.data.sha256:
             yield f"{part.key}: the manifest's digest is not the committed one"
 
-    def _of_part(self, chunk: PlannedChunk, part: Part) -> Iterator[str]:
+    def _dead_letters(self, commit: Commit) -> DeadRows:
+        """Read where a chunk's dead letters came from; what is not as committed is an error."""
+        file, named = commit.dead_letters, self._dead_letter_parts.get(commit.chunk)
+        if (file and file.sha256) != (named and named.sha256):
+            raise JobRecordError(
+                f"chunk {commit.chunk}: the manifest names other dead letters than the commit"
+            )
+        return dead_rows(read_dead_letters(self._record.store, file)) if file else {}
+
+    def _of_part(self, chunk: PlannedChunk, part: Part, dead: DeadRows) -> Iterator[str]:
         head = self._output.head(part.key)
         if head is None:
             yield f"{part.key} is missing"
@@ -142,7 +168,7 @@ class _Check:
             rows=part.rows,
         )
         try:
-            yield from self._of_rows(chunk, planned)
+            yield from self._of_rows(chunk, planned, dead)
         except JobError as error:
             yield str(error)
 
@@ -153,31 +179,39 @@ class _Check:
                 digest.update(block)
         return digest.hexdigest()
 
-    def _of_rows(self, chunk: PlannedChunk, planned: PlannedInput) -> Iterator[str]:
+    def _of_rows(self, chunk: PlannedChunk, planned: PlannedInput, dead: DeadRows) -> Iterator[str]:
         """Compare where each row says it came from with the plan; order counts."""
-        read = self._parts.source.read(
-            planned,
-            first_row=0,
-            rows=planned.rows,
-            columns=_CHECKED,
-            batch_rows=_READ_ROWS,
-        )
-        table = pa.Table.from_batches([rows.batch for rows in read])
+        table = self._read(planned)
         facts = {
             "_job_id": self._plan.job,
             "_chunk_id": chunk.chunk,
             "_model_digest": self._manifest.model.digest,
         }
         for name, expected in facts.items():
-            if (found := pc.unique(table[name]).to_pylist()) != [expected]:
+            if (found := pc.unique(table[name]).to_pylist()) not in ([expected], []):
                 yield f"{planned.source}: {name} is {found[:3]}, not {expected!r}"
         first = 0
         for piece in chunk.pieces:
-            rows = table.slice(first, piece.rows)
             source = self._plan.inputs[piece.input].source
             wanted = np.arange(piece.first_row, piece.first_row + piece.rows)
-            same_source = pc.unique(rows["_source"]).to_pylist() == [source]
-            if not same_source or not np.array_equal(rows["_row_index"].to_numpy(), wanted):
+            answered = wanted[~np.isin(wanted, dead.get(source, ()))]
+            rows = table.slice(first, len(answered))
+            same_source = pc.unique(rows["_source"]).to_pylist() in ([source], [])
+            if not same_source or not np.array_equal(rows["_row_index"].to_numpy(), answered):
                 expected = f"rows {wanted[0]} to {wanted[-1]} of {source}"
-                yield f"{planned.source} does not hold {expected}, in order"
-            first += piece.rows
+                but = ", but for the dead letters" if len(answered) < len(wanted) else ""
+                yield f"{planned.source} does not hold {expected}{but}, in order"
+            first += len(answered)
+        if first != planned.rows:
+            yield f"{planned.source} holds {planned.rows} rows, and {first} have an answer"
+
+    def _read(self, planned: PlannedInput) -> pa.Table:
+        read = self._parts.source.read(
+            planned,
+            first_row=0,
+            rows=planned.rows,
+            columns=_CHECKED.names,
+            batch_rows=_READ_ROWS,
+        )
+        batches = [rows.batch for rows in read]
+        return pa.Table.from_batches(batches) if batches else _CHECKED.empty_table()

@@ -39,6 +39,8 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     driver_is: Literal["unknown", "gone"] | None
     """``gone`` if its process on this machine is known to have ended; ``None`` without one."""
     failure: JobFailure | None
+    rows_dlq: int | None
+    """Rows without an answer; ``None`` until the job is published."""
     created_at: str
 
     @property
@@ -92,6 +94,7 @@ def describe_job(
         driver=driver,
         driver_is=None if driver is None else ("gone" if is_surely_gone(driver) else "unknown"),
         failure=state.failure if state else None,
+        rows_dlq=state.rows_dlq if state else None,
         created_at=spec.created_at,
     )
 

@@ -1,0 +1,171 @@
+"""Dead letters: the rows of a chunk that have no answer, each as it was and with the reason."""
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tidegate_batch.core.records import PinnedModel
+from tidegate_batch.pipeline.answering import FailedRow
+from tidegate_batch.pipeline.output import PROVENANCE, with_facts
+from tidegate_batch.ports import Line, ReadRows
+
+_TEXT: Final = pa.dictionary(pa.int32(), pa.string())
+DEAD_LETTER_FACTS: Final[dict[str, pa.DataType]] = {
+    "_error_code": _TEXT,
+    "_error_message": pa.string(),
+    "_attempt": _TEXT,
+    **PROVENANCE,
+    "_line": pa.int64(),
+    "_text": pa.string(),
+}
+"""What stands beside the columns that the job reads; they are all missing in a row that could not
+be read at all. ``_line`` and ``_text`` are missing where files have no lines."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Letter:
+    """One row and its reason."""
+
+    row: int
+    place: int | None
+    """In its batch; ``None`` for a row that could not be read."""
+    code: str
+    message: str
+    line: Line | None
+
+
+class DeadLetterBox:
+    """Gathers the dead letters of one attempt at one chunk, in input order."""
+
+    def __init__(self, *, model: PinnedModel, job: str, chunk: str, attempt: str) -> None:
+        self._facts: dict[str, object] = {
+            "_attempt": attempt,
+            "_model_name": model.name,
+            "_model_version": model.version,
+            "_model_digest": model.digest,
+            "_job_id": job,
+            "_chunk_id": chunk,
+        }
+        self._tables: list[pa.Table] = []
+        self._reasons = Counter[str]()
+
+    @property
+    def reasons(self) -> dict[str, int]:
+        """How many rows there are, by the code of the error."""
+        return dict(self._reasons)
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return self._reasons.total()
+
+    def add(self, rows: ReadRows, failed: Sequence[FailedRow], *, source: str) -> None:
+        """Take the rows that could not be read, and those that could not be answered.
+
+        Args:
+            rows: As the source gave them.
+            failed: Rows of ``rows.batch``.
+            source: The input file.
+        """
+        if not rows.bad and not failed:
+            return
+        letters = [_unread(rows), _unanswered(rows, failed)]
+        ordered = sorted((one for some in letters for one in some), key=lambda one: one.row)
+        self._reasons.update(letter.code for letter in ordered)
+        self._tables.append(self._table(rows.batch, ordered, source=source))
+
+    def encode(self) -> bytes:
+        """Write all of them as one Parquet file."""
+        table = joined(self._tables)
+        facts = {name.removeprefix("_"): value for name, value in self._facts.items()}
+        schema = with_facts(table.schema, {"schema": 1, **facts})
+        stream = pa.BufferOutputStream()
+        pq.write_table(table.replace_schema_metadata(schema.metadata), stream, compression="zstd")
+        return stream.getvalue().to_pybytes()
+
+    def _table(self, batch: pa.RecordBatch, letters: Sequence[_Letter], *, source: str) -> pa.Table:
+        places = pa.array([letter.place for letter in letters], type=pa.int64())
+        names = [name for name in batch.schema.names if name not in DEAD_LETTER_FACTS]
+        columns: dict[str, pa.Array[Any]] = {
+            name: _plain(batch.column(name)).take(places) for name in names
+        }
+        facts: Mapping[str, Sequence[object]] = {
+            **{name: [value] * len(letters) for name, value in self._facts.items()},
+            "_source": [source] * len(letters),
+            "_error_code": [letter.code for letter in letters],
+            "_error_message": [letter.message for letter in letters],
+            "_row_index": [letter.row for letter in letters],
+            "_line": [letter.line and letter.line.number for letter in letters],
+            "_text": [letter.line and letter.line.text for letter in letters],
+        }
+        for name, kind in DEAD_LETTER_FACTS.items():
+            columns[name] = pa.array(facts[name], type=kind)
+        return pa.table(columns)
+
+
+def _unread(rows: ReadRows) -> list[_Letter]:
+    return [
+        _Letter(row=bad.row, place=None, code=bad.code, message=bad.message, line=bad.line)
+        for bad in rows.bad
+    ]
+
+
+def _unanswered(rows: ReadRows, failed: Sequence[FailedRow]) -> list[_Letter]:
+    return [
+        _Letter(
+            row=int(rows.row_index[row.place]),
+            place=row.place,
+            code=row.code,
+            message=row.message,
+            line=rows.line(row.place) if rows.line else None,
+        )
+        for row in failed
+    ]
+
+
+def _plain(column: "pa.Array[Any]") -> "pa.Array[Any]":
+    """Undo a dictionary, which would be copied as a whole for a row or two."""
+    return column.dictionary_decode() if isinstance(column, pa.DictionaryArray) else column
+
+
+def joined(tables: Sequence[pa.Table]) -> pa.Table:
+    """Put rows of several files together, whose columns may differ in type.
+
+    Numbers become the wider of two types, as do lists and long texts. Where two types have nothing
+    in common, both are written as JSON text: a dead letter is for reading, not for computing.
+    """
+    names = list(dict.fromkeys(name for table in tables for name in table.schema.names))
+    columns = {name: _joined([_column(table, name) for table in tables]) for name in names}
+    return pa.table(columns)
+
+
+def _column(table: pa.Table, name: str) -> "pa.ChunkedArray[Any]":
+    if name in table.schema.names:
+        return table.column(name)
+    return pa.chunked_array([pa.nulls(table.num_rows)])
+
+
+def _joined(columns: Sequence["pa.ChunkedArray[Any]"]) -> "pa.ChunkedArray[Any]":
+    kinds = list(dict.fromkeys(column.type for column in columns))
+    if kinds[1:]:
+        try:
+            fields = [pa.schema([pa.field("x", kind)]) for kind in kinds]
+            kind = pa.unify_schemas(fields, promote_options="permissive").field("x").type
+            columns = [column.cast(kind) for column in columns]
+        except pa.ArrowException:  # no type holds the values of both
+            columns = [_as_json(column) for column in columns]
+    return pa.chunked_array(
+        [chunk for column in columns for chunk in column.chunks], columns[0].type
+    )
+
+
+def _as_json(column: "pa.ChunkedArray[Any]") -> "pa.ChunkedArray[Any]":
+    texts = [
+        None if value is None else json.dumps(value, default=str) for value in column.to_pylist()
+    ]
+    return pa.chunked_array([pa.array(texts, type=pa.string())])
