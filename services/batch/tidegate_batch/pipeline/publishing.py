@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from tidegate import __version__
-from tidegate.objects.port import ObjectStore, Written
+from tidegate.objects.port import ObjectStore, Refused, Written
 from tidegate_batch.core.errors import (
     CommittedDataMissingError,
     OutputTakenError,
@@ -88,7 +88,7 @@ class Publication:
         if manifest is None:
             commits = accounted_commits(self._record, self._plan)
             manifest = self._make_parts(commits) or self._put_manifest(commits)
-        self._output.put_if_absent(SUCCESS_KEY, b"")
+        self._put_success()
         return manifest
 
     def standing_manifest(self) -> JobManifest | None:
@@ -147,6 +147,12 @@ class Publication:
                 return manifest
             if (standing := self.standing_manifest()) is not None:
                 return standing
+
+    def _put_success(self) -> None:
+        """Let ``_SUCCESS`` stand; a refusal that is not for its being there is asked again."""
+        while isinstance(self._output.put_if_absent(SUCCESS_KEY, b""), Refused):
+            if self._output.head(SUCCESS_KEY) is not None:
+                return
 
     def _manifest(self, commits: Sequence[Commit]) -> JobManifest:
         return JobManifest(

@@ -132,12 +132,19 @@ class Seat:
                 self._refuse_if_replaced(now)
 
     def _change(self, change: Callable[[JobState], JobState]) -> None:
+        intended: list[State] = []
+
         def fenced(now: JobState) -> JobState:
             self._refuse_if_replaced(now)
-            return change(now)
+            changed = change(now)
+            intended[:] = [changed.state]
+            return changed
 
         with self._one_change:
-            self._state = self.record.change_state(fenced)
+            stands = self.record.change_state(fenced)
+            if stands.epoch != self.epoch or stands.state not in intended:
+                raise self._replaced(stands)  # ours landed, its reply was lost, others went on
+            self._state = stands
 
     def _refuse_if_replaced(self, now: JobState) -> None:
         if now.epoch != self.epoch or (now.state in ENDED and self.state not in ENDED):
@@ -209,9 +216,11 @@ def _take(record: JobRecord, seen: JobState, driver: Driver, parts: Parts) -> Jo
         return resumed.driven_by(driver)
 
     try:
-        return record.change_state(taken)
+        stands = record.change_state(taken)
     except _MovedMeanwhileError:
         return None
+    is_ours = stands.epoch == seen.epoch + 1 and stands.state not in ENDED
+    return stands if is_ours else None  # else the reply was lost, and others went on since
 
 
 class _MovedMeanwhileError(Exception):
