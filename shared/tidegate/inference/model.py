@@ -14,6 +14,7 @@ from tidegate.inference.transforms import RowReader, RowWriter, build_reader, bu
 from tidegate.inference.transforms.image import ImageReader
 from tidegate.inference.transforms.padding import PaddingStatistics
 from tidegate.inference.transforms.text import TextReader
+from tidegate.oip.packing import NumberRows
 from tidegate.tensors.signature import Signature
 
 
@@ -44,6 +45,11 @@ class Model:
         self._runner = runner
         self._reader: RowReader = build_reader(manifest, file=file)
         self._writer: RowWriter = build_writer(manifest)
+        self.numbers = NumberRows.of(manifest.signature)
+        """Its one input, if each row of that is a fixed count of numbers."""
+        flat = self.numbers if self.numbers is not None and self.numbers.are_flat else None
+        self.listed_numbers = flat if self._reader.reads_numbers else None
+        """The same, if an instance (v1) is a list of these numbers."""
 
     @classmethod
     def load(cls, version: LocalVersion, *, threads: int) -> Self:

@@ -1,11 +1,17 @@
 """How a body is divided into JSON and the bytes of tensors, and what each tensor takes of them."""
 
 import re
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Self
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
 
 from tidegate.oip.errors import BinaryLayoutError
 from tidegate.oip.parameters import Parameter
+
+Array = npt.NDArray[Any]
 
 JSON_LENGTH_HEADER: Final = "inference-header-content-length"
 _NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,18}", re.ASCII)
@@ -72,3 +78,38 @@ class Blobs:
                 f"{left} bytes follow those of the last input; the sizes of all inputs must add "
                 "up to what follows the JSON."
             )
+
+
+class Layout(msgspec.Struct, frozen=True):
+    """Where the tensors lie in the bytes behind one JSON, as a request with it has shown.
+
+    Another body with the same JSON and as many bytes has the same tensors but for their values.
+    """
+
+    places: tuple[tuple[str, tuple[int, ...], np.dtype[Any], int], ...]
+    """Name, shape, datatype and first byte of each."""
+    rows: int
+    size_bytes: int
+
+    @classmethod
+    def of(cls, tensors: Mapping[str, Array], rows: int) -> Self | None:
+        """Return the layout of a request whose tensors were read from its bytes, in this order.
+
+        ``None`` where each body must be looked at: not every byte is a BOOL, and the items of
+        BYTES have their own lengths.
+        """
+        places = []
+        begin = 0
+        for name, array in tensors.items():
+            if array.dtype.kind in "bO":
+                return None
+            places.append((name, array.shape, array.dtype, begin))
+            begin += array.nbytes
+        return cls(tuple(places), rows, begin)
+
+    def tensors(self, body: bytes, begin: int) -> dict[str, Array]:
+        """Return them, as views of a body whose JSON ends where they begin."""
+        return {
+            name: np.ndarray(shape, dtype, body, begin + place)
+            for name, shape, dtype, place in self.places
+        }

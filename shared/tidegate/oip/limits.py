@@ -48,6 +48,10 @@ class WireLimits:
 
 
 DEFAULT_LIMITS: Final = WireLimits()
+UNCOUNTED_BYTES: Final = min(
+    DEFAULT_LIMITS.commas, DEFAULT_LIMITS.members, DEFAULT_LIMITS.containers
+)
+"""A body up to here cannot have too much of anything that ``check_raw_json`` counts but depth."""
 
 _SHORT_BYTES: Final = 1_024
 """Up to here it takes longer to search a body than to count in it."""

@@ -7,21 +7,14 @@ import msgspec
 
 from tidegate.oip.binary import array_from_bytes
 from tidegate.oip.errors import MalformedRequestError
-from tidegate.oip.layout import Blobs
+from tidegate.oip.layout import Blobs, Layout
 from tidegate.oip.limits import DEFAULT_LIMITS, WireLimits
-from tidegate.oip.parameters import (
-    OF_INPUT,
-    OF_OUTPUT,
-    Parameter,
-    Parameters,
-    check_parameters,
-    flag,
-)
+from tidegate.oip.parameters import OF_INPUT, OF_OUTPUT, Parameter, Parameters, check_parameters
 from tidegate.oip.parsing import parse
 from tidegate.oip.scanning import has_boolean
 from tidegate.oip.shapes import check_elements, check_rows, check_shape
 from tidegate.oip.values import Array, array_from_json
-from tidegate.oip.wanted import WantedOutput, wanted_outputs
+from tidegate.oip.wanted import WantedOutput, wanted_form
 
 
 class _Output(msgspec.Struct):
@@ -64,8 +57,8 @@ class InferRequest(msgspec.Struct, frozen=True, kw_only=True):
     parameters: Parameters
 
 
-class _Head(msgspec.Struct, frozen=True):
-    """The JSON of a request, read and checked; nobody changes what it holds."""
+class _Head(msgspec.Struct):
+    """The JSON of a request, read and checked; nobody changes what it holds, but for the layout."""
 
     id: str | None
     tensors: list[_Tensor]
@@ -74,6 +67,20 @@ class _Head(msgspec.Struct, frozen=True):
     booleans: bool
     """Whether a ``true`` or ``false`` stands in it anywhere."""
     parameters: Parameters
+    is_kept: bool = False
+    """For other requests with the same text."""
+    layout: Layout | None = None
+    """Of the bytes behind it, once a body was read that says all about others."""
+
+    def request(self, inputs: dict[str, Array], rows: int) -> InferRequest:
+        return InferRequest(
+            id=self.id,
+            rows=rows,
+            inputs=inputs,
+            outputs=self.outputs,
+            binary=self.binary,
+            parameters=self.parameters,
+        )
 
 
 _DECODER: Final = msgspec.json.Decoder(_Request)
@@ -108,19 +115,20 @@ def decode_request(
     """
     end = len(body) if json_bytes is None else json_bytes
     if end == len(body):
-        head, blobs = _read_head(body, limits), _NO_BLOBS
-    else:
-        head, blobs = _known_head(body[:end], limits), Blobs(body, end)
+        head = _read_head(body, limits)
+        inputs = _inputs(head.tensors, _NO_BLOBS, limits, booleans=head.booleans)
+        return head.request(inputs, rows_of(inputs, limits))
+    head = _known_head(body[:end], limits)
+    layout = head.layout
+    if layout is not None and layout.size_bytes == len(body) - end:
+        return head.request(layout.tensors(body, end), layout.rows)
+    blobs = Blobs(body, end)
     inputs = _inputs(head.tensors, blobs, limits, booleans=head.booleans)
     blobs.check_end()
-    return InferRequest(
-        id=head.id,
-        rows=rows_of(inputs, limits),
-        inputs=inputs,
-        outputs=head.outputs,
-        binary=head.binary,
-        parameters=head.parameters,
-    )
+    rows = rows_of(inputs, limits)
+    if head.is_kept:
+        head.layout = Layout.of(inputs, rows)
+    return head.request(inputs, rows)
 
 
 def _known_head(text: bytes, limits: WireLimits) -> _Head:
@@ -138,6 +146,7 @@ def _known_head(text: bytes, limits: WireLimits) -> _Head:
         if len(text) <= _LONGEST_HEAD_BYTES and _is_common(wire):
             if len(HEADS) >= _MOST_HEADS:
                 HEADS.clear()
+            head.is_kept = True
             HEADS[text] = head
     return head
 
@@ -163,12 +172,7 @@ def _wire(text: bytes, limits: WireLimits) -> _Request:
 
 def _head(wire: _Request, text: bytes, limits: WireLimits) -> _Head:
     parameters = wire.parameters or _NOTHING
-    check_parameters(parameters)
-    binary = flag(parameters, "binary_data_output", default=False)
-    outputs = None
-    if wire.outputs is not None:
-        named = [(output.name, output.parameters) for output in wire.outputs]
-        outputs = wanted_outputs(named, limits, binary=binary)
+    outputs, binary = wanted_form(wire.outputs, parameters, limits)
     return _Head(wire.id, wire.inputs, outputs, binary, has_boolean(text), parameters)
 
 

@@ -1,7 +1,8 @@
 """From tensors to the bytes of an ``infer`` reply."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -14,7 +15,8 @@ from tidegate.oip.scanning import has_word
 from tidegate.oip.values import Array, json_from_array
 
 
-class ResponseTag(msgspec.Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResponseTag:
     """Which model made the reply; the same for all replies of one version."""
 
     model_name: str
@@ -23,6 +25,21 @@ class ResponseTag(msgspec.Struct, frozen=True, kw_only=True):
     parameters: Mapping[str, str | bool]
     """Of the whole reply. Outputs carry none of ours: one client takes an output that has
     ``parameters`` without ``binary_data_size`` for a fatal error (perf_analyzer)."""
+    _before_id: bytes = field(init=False)
+    _behind_id: bytes = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Write what never changes."""
+        model = {"model_name": self.model_name, "model_version": self.model_version}
+        object.__setattr__(self, "_before_id", orjson.dumps(model)[:-1])
+        behind_id = b',"parameters":%b,"outputs":' % orjson.dumps(self.parameters)
+        object.__setattr__(self, "_behind_id", behind_id)
+
+    def before_outputs(self, id: str | None) -> bytes:
+        """Return how the JSON of a reply begins, as far as the list of its outputs."""
+        if id is None:
+            return self._before_id + self._behind_id
+        return b'%b,"id":%b%b' % (self._before_id, orjson.dumps(id), self._behind_id)
 
 
 class NamedOutput(msgspec.Struct, frozen=True):
@@ -36,8 +53,8 @@ class NamedOutput(msgspec.Struct, frozen=True):
     """Its bytes follow the JSON; a 16-bit float can travel in no other way."""
 
 
-class EncodedReply(NamedTuple):
-    """The bytes of a reply."""
+class EncodedReply(msgspec.Struct, frozen=True):
+    """The bytes of a reply; a struct, which takes a third of the time of a tuple with names."""
 
     body: bytes
     json_bytes: int | None
@@ -46,8 +63,8 @@ class EncodedReply(NamedTuple):
 
 _WIDEST_VALUE: Final = 25
 """Characters of an FP64 in JSON with its comma; of an INT64 21, of an FP32 16."""
-_SMALL_BYTES: Final = 128 << 10
-"""Of an output; as many of these as a reply may have are below its limit whatever they hold."""
+SMALL_BYTES: Final = 128 << 10
+"""Of an output of numbers; see ``is_small``."""
 
 
 def encode_response(
@@ -69,10 +86,8 @@ def encode_response(
         NonFiniteOutputError: A value is NaN or infinite, which JSON cannot say.
         ReplyTooLargeError: It would be longer than a reply may be.
     """
-    for output in outputs:
-        if output.values.nbytes > _SMALL_BYTES or output.datatype == "BYTES":
-            check_reply_size(((o.values, o.binary) for o in outputs), limits.reply_bytes)
-            break
+    if not all(is_small(output.values) for output in outputs):
+        check_reply_size(((o.values, o.binary) for o in outputs), limits.reply_bytes)
     reply: dict[str, Any] = {"model_name": tag.model_name, "model_version": tag.model_version}
     if id is not None:
         reply["id"] = id
@@ -100,6 +115,11 @@ def _described(output: NamedOutput, blobs: list[memoryview]) -> dict[str, Any]:
     else:
         described["data"] = json_from_array(output.values)
     return described
+
+
+def is_small(values: Array) -> bool:
+    """Whether as many as a reply may have are below its limit whatever they hold."""
+    return values.nbytes <= SMALL_BYTES and values.dtype.kind != "O"
 
 
 def check_reply_size(values: Iterable[tuple[Array, bool]], limit: int) -> None:

@@ -1,13 +1,13 @@
 """The outputs that a request names, and the form that it wants each of them in."""
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Sequence
+from typing import Final, Protocol
 
 import msgspec
 
 from tidegate.oip.errors import MalformedRequestError
-from tidegate.oip.limits import WireLimits
-from tidegate.oip.parameters import OF_OUTPUT, Parameters, check_parameters, flag
+from tidegate.oip.limits import DEFAULT_LIMITS, WireLimits
+from tidegate.oip.parameters import OF_OUTPUT, Parameter, Parameters, check_parameters, flag
 
 _NOTHING: Final[Parameters] = {}
 
@@ -20,6 +20,37 @@ class WantedOutput(msgspec.Struct, frozen=True):
     """As bytes behind the JSON of the reply."""
     classes: int = 0
     """Above 0: not its values but its so many highest ones, ``value:index[:label]`` each."""
+
+
+class NamedOnWire(Protocol):
+    """An output as a request in JSON names it."""
+
+    name: str
+    parameters: dict[str, Parameter] | None
+
+
+def wanted_form(
+    outputs: Sequence[NamedOnWire] | None,
+    parameters: Parameters,
+    limits: WireLimits = DEFAULT_LIMITS,
+) -> tuple[tuple[WantedOutput, ...] | None, bool]:
+    """Check the parameters of a request as a whole, and read which outputs it wants.
+
+    Returns:
+        The outputs, ``None`` for all; and whether those that do not say go as bytes.
+
+    Raises:
+        MalformedRequestError, UnsupportedParameterError, BadOptionError: As ``wanted_outputs``
+            and ``check_parameters``.
+    """
+    binary = False
+    if parameters:
+        check_parameters(parameters)
+        binary = flag(parameters, "binary_data_output", default=False)
+    if outputs is None:
+        return None, binary
+    named = [(output.name, output.parameters) for output in outputs]
+    return wanted_outputs(named, limits, binary=binary), binary
 
 
 def wanted_outputs(

@@ -6,6 +6,7 @@ Both turn bytes into checked tensors and outputs into bytes; what lies between i
 import base64
 import binascii
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -14,7 +15,8 @@ import orjson
 
 from tidegate.inference.arrays import Array, Tensors
 from tidegate.oip.errors import BinaryLayoutError, MalformedRequestError
-from tidegate.oip.limits import DEFAULT_LIMITS
+from tidegate.oip.limits import DEFAULT_LIMITS, UNCOUNTED_BYTES
+from tidegate.oip.packing import NumberRows
 from tidegate.oip.parameters import Parameter, Parameters, check_parameters
 from tidegate.oip.parsing import parse
 from tidegate.oip.raw import decode_raw_request
@@ -23,10 +25,12 @@ from tidegate.oip.response import (
     EncodedReply,
     check_reply_size,
     encode_response,
+    is_small,
     refuse_non_finite,
 )
 from tidegate.oip.shapes import check_rows
-from tidegate_realtime.api.asked_outputs import AskedOutput, asked_outputs, named_outputs
+from tidegate.oip.usual import usual_request, usual_response
+from tidegate_realtime.api.asked_outputs import AskedOutput, named_outputs
 from tidegate_realtime.api.served import SERVED_BY, ServedVersion
 
 
@@ -80,11 +84,16 @@ def asked_of(request: InferRequest, served: ServedVersion) -> Asked:
         UnsupportedParameterError: A classification of what has no order.
     """
     served.model.signature.check(request.inputs)
+    return _asked(request, served)
+
+
+def _asked(request: InferRequest, served: ServedVersion) -> Asked:
+    """Find the outputs of a request whose inputs fit."""
     return Asked(
         inputs=request.inputs,
         rows=request.rows,
         id=request.id,
-        outputs=asked_outputs(request.outputs, served, binary=request.binary),
+        outputs=served.outputs.asked(request.outputs, binary=request.binary),
         parameters=request.parameters,
     )
 
@@ -94,6 +103,11 @@ class InferForm:
 
     def decode(self, body: bytes, served: ServedVersion, *, json_bytes: int | None = None) -> Asked:
         """Read an OIP request: JSON, JSON and bytes, or the bytes of one row alone."""
+        numbers = served.model.numbers
+        if json_bytes is None and numbers is not None:
+            usual = usual_request(body, numbers)
+            if usual is not None:
+                return _asked(usual, served)
         if json_bytes == 0 and body:
             request = decode_raw_request(body, served.model.signature)
         else:
@@ -104,6 +118,18 @@ class InferForm:
         self, served: ServedVersion, asked: Asked, outputs: Tensors, *, request_id: str
     ) -> EncodedReply:
         """Write an OIP reply; the request id stands in its headers alone."""
+        output = asked.outputs[0]
+        if len(asked.outputs) == 1 and not output.classes:
+            usual = usual_response(
+                served.response_tag,
+                outputs[output.name],
+                id=asked.id,
+                name=output.name,
+                datatype=output.datatype,
+                binary=output.binary,
+            )
+            if usual is not None:
+                return usual
         named = named_outputs(asked.outputs, outputs)
         return encode_response(served.response_tag, id=asked.id, outputs=named)
 
@@ -113,7 +139,12 @@ class _Predict(msgspec.Struct):
     parameters: dict[str, Parameter] | None = None
 
 
+class _Numbers(msgspec.Struct, forbid_unknown_fields=True):
+    instances: list[list[int | float]]
+
+
 _DECODER: Final = msgspec.json.Decoder(_Predict)
+_NUMBERS_DECODER: Final = msgspec.json.Decoder(_Numbers)
 _BYTES_KEY: Final = "b64"
 _JSON_BEGINNINGS: Final = (b"{", b" ", b"\t", b"\r", b"\n")
 """Of the body of a ``:predict``; no image begins like that."""
@@ -129,29 +160,17 @@ class PredictForm:
                 f"Inference-Header-Content-Length is {json_bytes} and the body has {len(body)} "
                 "bytes: :predict is JSON altogether; POST /v2/models/{name}/infer takes bytes."
             )
-        if served.model.reads_files and body and not body.startswith(_JSON_BEGINNINGS):
-            return Asked(inputs=served.model.tensors_from_instances([body]), rows=1, outputs=())
-        wire = parse(body, _DECODER, expected='Send {"instances": […]}, one row each')
-        parameters = wire.parameters or {}
-        check_parameters(parameters)
-        rows = len(wire.instances)
-        if rows == 0:
-            raise MalformedRequestError("The request has no instances; send at least one.")
-        check_rows(rows, DEFAULT_LIMITS)
-        instances = wire.instances
-        if b'"b64"' in body:
-            instances = [_with_bytes(instance) for instance in instances]
-        model = served.model
-        inputs = model.tensors_from_instances(instances)
-        served.unread.notice(instances, model.columns, model=str(model.tag))
-        return Asked(inputs=inputs, rows=rows, outputs=(), parameters=parameters)
+        numbers = served.model.listed_numbers
+        usual = None if numbers is None else _numbers_asked(body, numbers)
+        return instances_asked(body, served) if usual is None else usual
 
     def encode(
         self, served: ServedVersion, asked: Asked, outputs: Tensors, *, request_id: str
     ) -> EncodedReply:
         """Write the predictions in the order of the instances, and who made them."""
         columns = served.model.present(outputs, asked.inputs)
-        check_reply_size(((a, False) for a in columns.values()), DEFAULT_LIMITS.reply_bytes)
+        if not all(map(is_small, columns.values())):
+            check_reply_size(((a, False) for a in columns.values()), DEFAULT_LIMITS.reply_bytes)
         tag = served.model.tag
         reply = {
             "predictions": _predictions(columns),
@@ -165,6 +184,47 @@ class PredictForm:
         if b"null" in body:
             refuse_non_finite(columns.items())
         return EncodedReply(body, None)
+
+
+def instances_asked(body: bytes, served: ServedVersion) -> Asked:
+    """Read instances of any kind, or an image that is the whole body.
+
+    Raises:
+        RequestRejectedError: It cannot be read, or does not fit the model.
+    """
+    model = served.model
+    if model.reads_files and body and not body.startswith(_JSON_BEGINNINGS):
+        return Asked(inputs=model.tensors_from_instances([body]), rows=1, outputs=())
+    wire = parse(body, _DECODER, expected='Send {"instances": […]}, one row each')
+    parameters = wire.parameters or {}
+    check_parameters(parameters)
+    rows = len(wire.instances)
+    if rows == 0:
+        raise MalformedRequestError("The request has no instances; send at least one.")
+    check_rows(rows, DEFAULT_LIMITS)
+    instances = wire.instances
+    if b'"b64"' in body:
+        instances = [_with_bytes(instance) for instance in instances]
+    inputs = model.tensors_from_instances(instances)
+    served.unread.notice(instances, model.columns, model=str(model.tag))
+    return Asked(inputs=inputs, rows=rows, outputs=(), parameters=parameters)
+
+
+def _numbers_asked(body: bytes, numbers: NumberRows) -> Asked | None:
+    """Read rows that are lists of numbers in one step, as ``tidegate.oip.usual`` does.
+
+    ``None`` for all other bodies; what is read, ``instances_asked`` would read alike.
+    """
+    if len(body) > UNCOUNTED_BYTES:
+        return None
+    try:
+        rows = _NUMBERS_DECODER.decode(body).instances
+    except msgspec.DecodeError:
+        return None
+    values = numbers.pack(rows[0] if len(rows) == 1 else list(chain.from_iterable(rows)))
+    if values is None or len(values) != len(rows) or len(set(map(len, rows))) != 1:
+        return None
+    return Asked(inputs={numbers.name: values}, rows=len(rows), outputs=())
 
 
 def _with_bytes(instance: object) -> object:

@@ -12,6 +12,7 @@ from tidegate.inference.model import Model
 from tidegate.oip.response import ResponseTag
 from tidegate.settings import LatencyObjective
 from tidegate.units import Nanoseconds
+from tidegate_realtime.api.asked_outputs import AskableOutputs
 from tidegate_realtime.api.errors import (
     DrainingError,
     ModelNotServedError,
@@ -59,6 +60,7 @@ class ServedVersion:
     slo_ns: Nanoseconds = field(init=False)
     """Of the objective; converted once, for every request asks for it."""
     response_tag: ResponseTag = field(init=False)
+    outputs: AskableOutputs = field(init=False)
     headers: tuple[tuple[str, str], ...] = field(init=False)
     """The tag in the headers of every prediction."""
 
@@ -66,6 +68,7 @@ class ServedVersion:
         """Write the tag once; it is part of every reply."""
         tag = self.model.tag
         object.__setattr__(self, "slo_ns", self.objective.slo_ns)
+        object.__setattr__(self, "outputs", AskableOutputs(self.model))
         object.__setattr__(
             self,
             "response_tag",

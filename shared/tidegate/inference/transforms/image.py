@@ -27,6 +27,8 @@ MOST_PIXELS_AT_ONCE: Final = 268_435_456
 class ImageReader:
     """Reads one column of images; further columns are ignored."""
 
+    reads_numbers = False
+
     def __init__(self, spec: ImageSpec, signature: Signature) -> None:
         found = signature.input(spec.input or "")
         if found is None:

@@ -25,6 +25,8 @@ _FITTING_TYPES: Final[dict[str, frozenset[type]]] = {
 class PlainReader:
     """Reads each input of the signature from the column of its name."""
 
+    reads_numbers = True
+
     def __init__(self, signature: Signature) -> None:
         self._signature = signature
         self.columns = tuple(spec.name for spec in signature.inputs)

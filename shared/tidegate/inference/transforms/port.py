@@ -17,6 +17,11 @@ class RowReader(Protocol):
         """The names of the columns that a row is read from."""
         ...
 
+    @property
+    def reads_numbers(self) -> bool:
+        """Whether a row may be a list of numbers that become the model's one input as they are."""
+        ...
+
     def from_instances(self, instances: Sequence[object]) -> dict[str, Array]:
         """Read JSON values, one row each; see ``Model.tensors_from_instances``."""
         ...

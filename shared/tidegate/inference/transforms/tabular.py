@@ -39,6 +39,11 @@ class TabularReader:
         self._dtype = np.dtype(DATATYPES[found.datatype].numpy)
         self.columns = tuple(column.name for column in spec.columns)
         self._required = frozenset(c.name for c in spec.columns if c.default is None)
+        self.reads_numbers = (
+            all(column.type == "number" for column in spec.columns)
+            and self._dtype.kind == "f"
+            and found.row_shape == (len(spec.columns),)
+        )
 
     def from_instances(self, instances: Sequence[object]) -> dict[str, Array]:
         """Read objects of named columns, or lists in the order of the columns.

@@ -71,6 +71,8 @@ def load_tokenizer(file: Path) -> Tokenizer:
 class TextReader:
     """Reads one column of text; further columns are ignored."""
 
+    reads_numbers = False
+
     def __init__(self, spec: TextSpec, signature: Signature, tokenizer: Tokenizer) -> None:
         """Take over a tokenizer.
 
