@@ -2,6 +2,7 @@
 
 from bisect import bisect_left, insort
 from collections.abc import Hashable, Iterator
+from itertools import islice
 from typing import Final, TypeAlias
 
 from tidegate.units import Nanoseconds
@@ -61,8 +62,7 @@ class DeadlineQueue:
         self._pushed += 1
         at_ns = request.deadline_at_ns if rank_ns is None else rank_ns
         if not self.requests:
-            self._entries.clear()
-            self._head = 0
+            self._empty()
             self._key = request.shape_key
             self.one_shape = True
         elif self.one_shape and request.shape_key != self._key:
@@ -116,8 +116,7 @@ class DeadlineQueue:
         pieces: list[Piece] = []
         room = limit_rows
         blocked = False
-        for index in range(self._head, len(self._entries)):
-            request = self._entries[index][2]
+        for _, _, request in islice(self._entries, self._head, None):
             rows = request.waiting_rows
             if not rows or (key is not ANY_SHAPE and request.shape_key != key):
                 continue
@@ -136,7 +135,10 @@ class DeadlineQueue:
                 blocked = True
                 break
         self.rows -= limit_rows - room
-        self._tidy()
+        if self.requests:
+            self._tidy()
+        else:
+            self._empty()
         return pieces, blocked
 
     def least_rows(self, whole_rows: int, key: Hashable = ANY_SHAPE) -> int:
@@ -231,6 +233,10 @@ class DeadlineQueue:
         self.rows -= rows
         if not request.waiting_rows:
             self.requests -= 1
+
+    def _empty(self) -> None:
+        self._entries.clear()
+        self._head = 0
 
     def _tidy(self) -> None:
         if len(self._entries) > 2 * self.requests + _SPARSE:

@@ -47,7 +47,8 @@ class Executors:
         """
         batch.started_at_ns = now_ns
         if tail_ns is not None:
-            batch.limit_ns = Nanoseconds(max(HUNG_TAILS * tail_ns, HUNG_LEAST_NS))
+            limit_ns = HUNG_TAILS * tail_ns
+            batch.limit_ns = Nanoseconds(limit_ns) if limit_ns > HUNG_LEAST_NS else HUNG_LEAST_NS
             batch.hangs_at_ns = Nanoseconds(now_ns + batch.limit_ns)
         self.running.append(batch)
         self.idle -= 1
@@ -58,9 +59,12 @@ class Executors:
         Raises:
             IllegalTransitionError: It was not running.
         """
-        if batch not in self.running:
-            raise IllegalTransitionError(f"a batch of {batch.rows} rows ended that was not running")
-        self.running.remove(batch)
+        try:
+            self.running.remove(batch)
+        except ValueError:
+            raise IllegalTransitionError(
+                f"a batch of {batch.rows} rows ended that was not running"
+            ) from None
         self.idle += 1
 
     def change(self, by: int) -> None:

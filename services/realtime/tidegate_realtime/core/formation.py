@@ -106,7 +106,7 @@ class Formation:
             pieces = [piece for piece in pieces if piece.request not in late]
         if choice.is_shrunk or blocked:
             reason = "fits" if choice.is_shrunk else "full"
-        if pieces and not self._lanes.rows:
+        if pieces and self._standby.rows and not self._lanes.rows:
             pieces = sorted([*pieces, *self._standing_by(pieces, now_ns)], key=_deadline)
         return _batch(pieces, reason) if pieces else None
 

@@ -144,8 +144,12 @@ class Lanes:
             pieces, blocked = self._take_in_turns(limit_rows, whole_rows)
             pieces = sorted(_joined(pieces), key=_deadline)
         for piece in pieces:
-            request = piece.request
-            self._count(request, -piece.rows, 0 if request.waiting_rows else -request.size_bytes)
+            request, rows = piece.request, piece.rows
+            self.rows -= rows  # as ``_count`` does, without a call
+            if request.is_patient:
+                self._patient_rows -= rows
+            if not request.waiting_rows:
+                self.byte_count -= request.size_bytes
         return pieces, blocked
 
     def take_due(self, until_ns: Nanoseconds) -> list[tuple[Request, int]]:

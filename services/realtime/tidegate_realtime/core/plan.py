@@ -12,6 +12,7 @@ a place goes to whom the forecast happens to favour (simulated, 0.1438·b + 1.88
 times the capacity: 1.7 % missed, and 0.7 % with the factor).
 """
 
+from bisect import bisect_left
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from math import hypot, sqrt
 from typing import Final, TypeAlias
@@ -60,8 +61,8 @@ class Plan:
         self.pace = pace
         self.model = pace.model
         self._times = pace.known_times()
-        self._free = sorted(free)
-        self.at_ns, self.variance = self._free.pop(0)
+        self._free = later = sorted(free)
+        self.at_ns, self.variance = later.pop(0)
         """When the open batch starts, and the variance of that."""
         self.rows = 0
         """In the open batch."""
@@ -203,15 +204,20 @@ class Plan:
             start: When the batch starts.
             deadline_ns: Before when it must have ended, with the objective's probability.
         """
-        cap_rows = self.pace.cap_rows
-        if least_rows and self.ends_by_ns(cap_rows, start) < deadline_ns:
-            return cap_rows
-        if not 0 < least_rows < cap_rows or self.ends_by_ns(least_rows, start) >= deadline_ns:
+        pace, times = self.pace, self._times
+        if least_rows and self.ends_by_ns(pace.cap_rows, start) < deadline_ns:
+            return pace.cap_rows
+        if not 0 < least_rows < pace.cap_rows or self.ends_by_ns(least_rows, start) >= deadline_ns:
             return 0
-        for size in reversed(self.pace.sizes):
+        begin_ns, ahead_ns = start[0] + pace.overhead_ns, pace.z * sqrt(start[1])
+        caution, room_ns = pace.caution, deadline_ns - begin_ns
+        for size in reversed(pace.sizes):
             if size <= least_rows:
                 break
-            if self.ends_by_ns(size, start) < deadline_ns:
+            mean_ns, spread_ns = times.get(size) or pace.times(size)
+            if mean_ns < room_ns and (  # as ``ends_by_ns``, of which this takes half the time
+                begin_ns + mean_ns + caution * hypot(ahead_ns, spread_ns) < deadline_ns
+            ):
                 return size
         return least_rows
 
@@ -231,14 +237,20 @@ class Plan:
         self.deadline_ns = min(self.deadline_ns, deadline_ns)
         self._full_by_ns = None
 
+    def _mean_ns(self, rows: int) -> int:
+        return (self._times.get(rows) or self.pace.times(rows))[0]
+
     def _would_end_ns(self, rows: int) -> int:
-        mean_ns, _ = self._times.get(rows) or self.pace.times(rows)
+        mean_ns = (self._times.get(rows) or self.pace.times(rows))[0]
         return self.at_ns + self.pace.overhead_ns + mean_ns
 
     def _largest(self, rows: int, first_ns: int) -> int:
-        for size in reversed(self.pace.sizes):
-            if size < rows and self._would_end_ns(size) < first_ns:
-                return size
+        """Return the largest size below some rows with which the open batch ends in time."""
+        sizes, room_ns = self.pace.sizes, first_ns - self.at_ns - self.pace.overhead_ns
+        smaller = bisect_left(sizes, rows)
+        in_time = bisect_left(sizes, room_ns, hi=smaller, key=self._mean_ns)
+        if in_time:
+            return sizes[in_time - 1]
         return rows  # its first row will be dropped, and the others will fill the batch
 
 
