@@ -217,7 +217,7 @@ def test_leftovers_of_jobs_that_are_final_are_removed_and_nothing_else(
 
     assert run(["batch", "gc", "--store", place.store, "--dry-run"]) == 0
     told = capsys.readouterr().out
-    assert "2 objects of 0.0 MB would be removed" in told
+    assert "2 objects of 0 kB would be removed" in told
     assert f"{loser}" in told
     assert loser.exists()
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tidegate_batch.core.outlook import Outlook, outlook
-from tidegate_batch.core.wording import lasting, lasting_from_to
+from tidegate_batch.core.wording import lasting, lasting_from_to, sized
 
 
 def after(commits: list[tuple[float, int]], *, now_s: float, rows_left: int = 1000) -> Outlook:
@@ -59,3 +59,11 @@ def test_a_range_names_its_unit_once_where_it_can() -> None:
     assert lasting_from_to(240, 540) == "4 to 9 min"
     assert lasting_from_to(50, 120) == "50 s to 2 min"
     assert lasting_from_to(240, 250) == "4 min"
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "text"),
+    [(0, "0 kB"), (12_345, "12 kB"), (3_400_000, "3.4 MB"), (1.2e9, "1,200 MB")],
+)
+def test_a_size_is_told_in_decimal_units(size_bytes: float, text: str) -> None:
+    assert sized(size_bytes) == text

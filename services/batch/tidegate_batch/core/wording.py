@@ -4,6 +4,7 @@ from typing import Final
 
 _THREE_DIGITS: Final = 99.5
 """Rounded, from here on."""
+_MEGABYTE: Final = 1_000_000
 
 
 def counted(count: int, noun: str) -> str:
@@ -31,3 +32,11 @@ def _lasting(seconds: float) -> tuple[str, str]:
     if seconds < _THREE_DIGITS * 60:
         return f"{seconds / 60:.0f}", "min"
     return f"{seconds / 3600:.1f}", "h"
+
+
+def sized(size_bytes: float) -> str:
+    """Return ``12 kB``, ``3.4 MB`` or ``1,234 MB``: decimal, as disks and bills count."""
+    megabytes = size_bytes / _MEGABYTE
+    if megabytes < 1:
+        return f"{1000 * megabytes:.0f} kB"
+    return f"{megabytes:.1f} MB" if megabytes < _THREE_DIGITS else f"{megabytes:,.0f} MB"

@@ -6,6 +6,7 @@ import click
 
 from tidegate.cli.exits import ExitCode
 from tidegate.cli.output import emit, examples
+from tidegate_batch.main.estimating import estimate
 from tidegate_batch.main.options import (
     Common,
     common_options,
@@ -84,5 +85,5 @@ def verify(job: str, **options: Unpack[Common]) -> ExitCode:
     return ExitCode.OK if verdict.is_sound else ExitCode.FAILED
 
 
-for command in (submit, list_command, watch, cancel, gc):
+for command in (submit, estimate, list_command, watch, cancel, gc):
     batch.add_command(command)

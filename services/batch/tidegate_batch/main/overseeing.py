@@ -11,7 +11,7 @@ import click
 from tidegate.cli.exits import ExitCode
 from tidegate.cli.output import emit, examples, table
 from tidegate_batch.core.states import State
-from tidegate_batch.core.wording import counted, lasting
+from tidegate_batch.core.wording import counted, lasting, sized
 from tidegate_batch.main.options import Common, common_options, open_session, tell
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def gc(dry_run: bool, **options: Unpack[Common]) -> ExitCode:
     size_bytes = sum(leftover.size_bytes for leftover in found.objects)
     done = "would be removed" if dry_run else "removed"
     lines = [str(leftover) for leftover in found.objects]
-    lines.append(f"{counted(len(lines), 'object')} of {_megabytes(size_bytes)} {done}")
+    lines.append(f"{counted(len(lines), 'object')} of {sized(size_bytes)} {done}")
     emit(
         {
             "removed": not dry_run,
@@ -141,7 +141,3 @@ def gc(dry_run: bool, **options: Unpack[Common]) -> ExitCode:
 
 def _described(leftover: "Leftover") -> dict[str, object]:
     return {"job": leftover.job, "object": str(leftover), "bytes": leftover.size_bytes}
-
-
-def _megabytes(size_bytes: int) -> str:
-    return f"{size_bytes / 1e6:.1f} MB"

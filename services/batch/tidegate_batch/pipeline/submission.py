@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from tidegate.artifacts.store import ArtifactStore
 from tidegate.ids import ModelRef
 from tidegate.objects.opening import split_url
+from tidegate.objects.port import ObjectStore
 from tidegate.objects.preflight import check_conditional_writes
 from tidegate_batch.core.bad_rows import DEFAULT_MAX_BAD_ROWS, parse_limit
 from tidegate_batch.core.errors import JobConflictError
@@ -49,19 +50,8 @@ def submit(submission: Submission, *, store_url: str, parts: Parts) -> JobRecord
         StoreUnavailableError: Store or output cannot be used for conditional writes.
     """
     store = parts.stores(store_url)
-    token = submission.client_token
-    job = job_id_of_token(token) if token is not None else JobId(parts.new_id()[:16])
-    artifacts = ArtifactStore(store)  # looked at first: the checks leave a folder where none was
-    version = artifacts.resolve(submission.model)
-    pinned = PinnedModel.of(artifacts.published(submission.model.name, version).tag)
-    asked = JobSpec(
-        job=job,
-        client_token=token,
-        created_at=parts.now(),
-        request=_request_of(submission),
-        model=pinned,
-        wishes=submission.wishes,
-    )
+    asked = spec_of(submission, store=store, parts=parts)
+    job, token = JobId(asked.job), asked.client_token
     spec = _at_its_output(asked, like=asked)
     check_conditional_writes(store)
     check_conditional_writes(parts.stores(spec.request.output))
@@ -76,6 +66,26 @@ def submit(submission: Submission, *, store_url: str, parts: Parts) -> JobRecord
             f"{_difference(standing, again)}. Use another token for another job."
         )
     return record
+
+
+def spec_of(submission: Submission, *, store: ObjectStore, parts: Parts) -> JobSpec:
+    """Return what would be written; the output's template is not filled in yet.
+
+    Raises:
+        ModelNotFoundError: The reference names nothing.
+        SettingError: An option says nothing that can be done.
+    """
+    token = submission.client_token
+    artifacts = ArtifactStore(store)  # looked at first: the checks leave a folder where none was
+    version = artifacts.resolve(submission.model)
+    return JobSpec(
+        job=job_id_of_token(token) if token is not None else JobId(parts.new_id()[:16]),
+        client_token=token,
+        created_at=parts.now(),
+        request=_request_of(submission),
+        model=PinnedModel.of(artifacts.published(submission.model.name, version).tag),
+        wishes=submission.wishes,
+    )
 
 
 def _at_its_output(spec: JobSpec, *, like: JobSpec) -> JobSpec:

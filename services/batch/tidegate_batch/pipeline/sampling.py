@@ -1,0 +1,217 @@
+"""Measuring a job before it is submitted: a small job over a sample of it, in a scratch folder.
+
+The sample runs through the very same planning, workers and writing as the job would, beside each
+other on all cores; only its output lies on this machine's disk, and nothing of it is kept.
+"""
+
+import resource
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from msgspec.structs import replace
+
+from tidegate.artifacts.layout import version_prefix
+from tidegate.clock import Clock
+from tidegate.errors import PartUnavailableError
+from tidegate.ids import ModelName
+from tidegate.objects.port import ObjectStore
+from tidegate.units import ms_to_ns, ns_to_seconds, seconds_to_ns
+from tidegate_batch.core.chunks import QueueStatistics
+from tidegate_batch.core.errors import JobCancelledError
+from tidegate_batch.core.estimate import Measured, sample_chunks, sample_size
+from tidegate_batch.core.names import JobId
+from tidegate_batch.core.outlook import Outlook, outlook
+from tidegate_batch.core.planning import PlannedChunk
+from tidegate_batch.core.records import Commit, JobSpec, Plan
+from tidegate_batch.pipeline.cancelling import cancel
+from tidegate_batch.pipeline.driving import Crew, JobDriver
+from tidegate_batch.pipeline.identity import this_process
+from tidegate_batch.pipeline.owning import OutputClaim
+from tidegate_batch.pipeline.parts import Parts
+from tidegate_batch.pipeline.planning import make_plan
+from tidegate_batch.pipeline.record import JobRecord
+from tidegate_batch.pipeline.seat import take_seat
+from tidegate_batch.pipeline.submission import Submission, spec_of
+from tidegate_batch.ports import Display
+
+DEFAULT_LIMIT_S: Final = 5.0
+SAMPLED_CHUNKS: Final = 2
+_PROBED_ROWS: Final = 64
+"""For each worker, to learn how many rows fit the time."""
+_BYTES_PER_RSS_UNIT: Final = 1 if sys.platform == "darwin" else 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """What was planned, and what the sample of it showed."""
+
+    spec: JobSpec
+    plan: Plan
+    outlook: Outlook
+    """For all rows of the plan."""
+    measured: Measured
+
+
+def measure(
+    submission: Submission,
+    build_crew: Callable[[], Crew],
+    *,
+    store_url: str,
+    parts: Parts,
+    display: Display,
+    limit_s: float = DEFAULT_LIMIT_S,
+) -> Sample:
+    """Check the inputs as a submission would, and score a sample of them.
+
+    Args:
+        submission: What would be submitted; nothing is written to its store or output.
+        build_crew: Makes who scores, twice: an engine that was closed is not used again.
+        store_url: Where the model lies.
+        parts: Stores and clocks.
+        display: Shows the sample's progress.
+        limit_s: How long to score at most, once a worker is ready.
+
+    Raises:
+        InputInvalidError: With every problem of the inputs.
+        PartUnavailableError: Not one chunk was scored; the message says what to do.
+    """
+    store = parts.stores(store_url)
+    with TemporaryDirectory(prefix="tidegate-estimate-") as folder:
+        asked = spec_of(submission, store=store, parts=parts)
+        plan = make_plan(asked, parts=parts, store_url=store_url)
+        crew = build_crew()
+        scratch = _Scratch(asked, plan, folder=folder, parts=parts)
+        scratch.copy_model(store)
+        chunk_rows = asked.request.chunk_rows
+        probe = sample_chunks(plan.chunks, rows=crew.workers * _PROBED_ROWS, size=_PROBED_ROWS)
+        probed = scratch.run(probe, crew, _Limited(display, parts.clock, limit_s))
+        sample = sample_chunks(
+            plan.chunks,
+            rows=SAMPLED_CHUNKS * chunk_rows,
+            size=sample_size(_speed(probed), chunk_rows=chunk_rows, seconds=limit_s),
+        )
+        began_s = parts.wall.utc_now().timestamp()
+        commits = scratch.run(sample, build_crew(), _Limited(display, parts.clock, limit_s))
+    return _summed_up(asked, plan, commits, crew=crew, began_s=began_s)
+
+
+class _Scratch:
+    """A folder that is store and output of small jobs, and goes away."""
+
+    def __init__(self, spec: JobSpec, plan: Plan, *, folder: str, parts: Parts) -> None:
+        self._spec = spec
+        self._plan = plan
+        self._folder = Path(folder)
+        self._parts = parts
+        self._store = parts.stores(str(self._folder / "store"))
+
+    def copy_model(self, source: ObjectStore) -> None:
+        """Bring the version here, where the workers look for it."""
+        model = self._spec.model
+        for key in list(source.keys(version_prefix(ModelName(model.name), model.version))):
+            if (path := source.local_path(key)) is not None:
+                self._store.put_if_absent(key, path)
+            elif (stored := source.get(key)) is not None:
+                self._store.put_if_absent(key, stored.body)
+
+    def run(self, chunks: Sequence[PlannedChunk], crew: Crew, display: "_Limited") -> list[Commit]:
+        """Score these chunks of the plan, or as many as the display lets pass."""
+        spec, plan = self._small(chunks)
+        record = JobRecord(self._store, JobId(spec.job))
+        record.put_spec(spec)
+        record.put_plan(plan)
+        stores, now = self._parts.stores, self._parts.now()
+        OutputClaim(spec, record=record, stores=stores, at=now).claim()
+        display.stop = lambda: cancel(record, self._parts, by="the estimate: its time is over")
+        seat = take_seat(record, this_process(), self._parts)
+        with suppress(JobCancelledError):
+            JobDriver(seat, parts=self._parts, display=display).run(crew)
+        return [commit for commit in record.commits(plan) if commit is not None]
+
+    def _small(self, chunks: Sequence[PlannedChunk]) -> tuple[JobSpec, Plan]:
+        job = self._parts.new_id()[:16]
+        request = replace(self._spec.request, output=str(self._folder / job))
+        return (
+            replace(self._spec, job=job, request=request),
+            replace(self._plan, job=job, chunks=tuple(chunks), rows=sum(c.rows for c in chunks)),
+        )
+
+
+class _Limited:
+    """A display that also looks at the clock: it ends the sample when its time is over."""
+
+    def __init__(self, shown: Display, clock: Clock, limit_s: float) -> None:
+        self.stop: Callable[[], object] = _nothing
+        self._shown = shown
+        self._clock = clock
+        self._limit_ns = seconds_to_ns(limit_s)
+        self._began_ns: int | None = None
+
+    def stage(self, text: str) -> None:
+        self._shown.stage(f"sample: {text}")
+
+    def progress(
+        self,
+        statistics: QueueStatistics,
+        *,
+        workers: int | None,
+        outlook: Outlook | None = None,
+        rows_dlq: int = 0,
+    ) -> None:
+        self._shown.progress(statistics, workers=workers, outlook=outlook, rows_dlq=rows_dlq)
+        now_ns = self._clock.now_ns()
+        if workers and self._began_ns is None:
+            self._began_ns = now_ns
+        is_over = self._began_ns is not None and now_ns >= self._began_ns + self._limit_ns
+        if is_over and (workers or 1) <= statistics.committed < statistics.chunks:
+            self.stop()
+
+
+def _nothing() -> None:
+    """Stop nothing: no job runs yet."""
+
+
+def _speed(commits: Sequence[Commit]) -> float:
+    """Return the rows a second of one worker."""
+    took_s = sum(ns_to_seconds(ms_to_ns(commit.timings.total_ms)) for commit in commits)
+    return sum(commit.rows_in for commit in commits) / took_s if took_s else 1.0
+
+
+def _summed_up(
+    spec: JobSpec, plan: Plan, commits: Sequence[Commit], *, crew: Crew, began_s: float
+) -> Sample:
+    ends = [(_at_s(commit), commit.rows_in) for commit in commits]
+    starts = [_at_s(c) - ns_to_seconds(ms_to_ns(c.timings.total_ms)) for c in commits]
+    foretold = (
+        outlook(ends, began_s=min(starts), now_s=max(at for at, _ in ends), rows_left=plan.rows)
+        if commits
+        else None
+    )
+    if foretold is None:
+        raise PartUnavailableError(
+            "not one chunk of the sample was scored, so nothing can be foretold. Try again, or "
+            "submit the job and watch it."
+        )
+    rows = sum(commit.rows_in for commit in commits)
+    measured = Measured(
+        rows=rows,
+        bad_rows=sum(commit.rows_dlq for commit in commits),
+        chunks=len(commits),
+        seconds=rows / foretold.rows_per_s,
+        start_s=max(0.0, min(starts) - began_s),
+        workers=len({commit.worker for commit in commits}),
+        threads=crew.threads,
+        output_bytes=sum(commit.data.bytes for commit in commits),
+        peak_rss_bytes=resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * _BYTES_PER_RSS_UNIT,
+    )
+    return Sample(spec=spec, plan=plan, outlook=foretold, measured=measured)
+
+
+def _at_s(commit: Commit) -> float:
+    return datetime.fromisoformat(commit.committed_at).timestamp()

@@ -1,0 +1,85 @@
+"""``tidegate batch estimate``: a sample is really scored, and nothing of it is kept."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fixtures.batch_jobs import Place, new_place
+from tidegate.cli import run
+
+ROWS = 3000
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    monkeypatch.setenv("TIDEGATE_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    (tmp_path / "tmp").mkdir()
+    return new_place(tmp_path, ROWS)
+
+
+def question(place: Place, *options: str) -> list[str]:
+    return [
+        *("batch", "estimate", "--model", "double@stable", "--input", place.input, "--key", "id"),
+        *("--output", place.output, "--store", place.store, "--chunk-rows", "400", *options),
+    ]
+
+
+def answer(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    parsed: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return parsed
+
+
+def test_what_follows_from_a_sample_is_told_beside_what_was_measured(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(question(place, "--workers", "1", "--json")) == 0
+    told = answer(capsys)
+    measured = told["measured"]
+    assert (told["rows"], told["files"], told["model"]) == (ROWS, 1, "double@1")
+    assert 800 <= measured["rows"] <= 810
+    assert (measured["workers"], measured["bad_rows"]) == (1, 0)
+    assert told["rows_per_s"] == pytest.approx(measured["rows"] / measured["seconds"])
+    assert measured["start_s"] < told["wall_low_s"] <= told["wall_s"] <= told["wall_high_s"]
+    assert told["wall_s"] == pytest.approx(measured["start_s"] + ROWS / told["rows_per_s"])
+    assert told["peak_rss_bytes"] > 1e7
+    assert told["output_bytes"] == measured["output_bytes"] * ROWS // measured["rows"] > 0
+    cost = told["cost"]
+    assert (cost["instance"], cost["usd_per_hour_low"], cost["usd_per_hour_high"]) == (
+        "c7g.2xlarge",
+        "0.095",
+        "0.29",
+    )
+    hours = told["wall_high_s"] * cost["share"] / 3600
+    assert float(cost["usd_high"]) == pytest.approx(0.29 * hours, abs=1e-4)
+
+
+def test_an_estimate_leaves_nothing_behind(
+    place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(question(place)) == 0
+    told = capsys.readouterr().out
+    assert f"{ROWS} rows in 1 file, 9 chunks, with double@1" in told
+    assert "Measured: 80" in told
+    assert "look it up again" in told, "the prices are older than three months"
+    assert not Path(place.output).exists()
+    assert not Path(place.store, "jobs").exists()
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_what_a_submission_would_refuse_an_estimate_refuses(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(question(place, "--key", "idd")) == 1
+    assert "column 'idd'" in capsys.readouterr().err
+    assert run(question(place, "--instance", "g6.xlarg")) == 2
+    assert "Did you mean g6.xlarge?" in capsys.readouterr().err
+
+
+def test_a_short_limit_still_foretells_from_what_was_scored(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(question(place, "--limit-s", "0.001", "--json")) == 0
+    assert 0 < answer(capsys)["measured"]["rows"] < 800
