@@ -3,7 +3,7 @@
 import dataclasses
 import hashlib
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -271,7 +271,7 @@ class LineSource(ParquetSource):
         *,
         first_row: int,
         rows: int,
-        columns: Sequence[str],
+        columns: pa.Schema,
         batch_rows: int,
     ) -> Iterator[ReadRows]:
         for read in super().read(

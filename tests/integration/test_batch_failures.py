@@ -3,10 +3,11 @@
 import dataclasses
 import pickle
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
+import pyarrow as pa
 import pytest
 
 from tests.fakes.engines import AFTER_COMMIT, BEFORE_COMMIT, InlineEngine
@@ -234,7 +235,7 @@ class ShortSource(ParquetSource):
         *,
         first_row: int,
         rows: int,
-        columns: Sequence[str],
+        columns: pa.Schema,
         batch_rows: int,
     ) -> Iterator[ReadRows]:
         for read in super().read(

@@ -88,7 +88,7 @@ def test_a_kept_column_that_the_output_adds_itself_is_refused(place: Place) -> N
 
 def test_a_pattern_that_means_nothing_is_named(place: Place) -> None:
     message = refusal(place, inputs=[f"{place.input}/*.csv", place.input])
-    assert "*.csv: expected at least one Parquet file, found none" in message
+    assert "*.csv: expected at least one file of rows, found none" in message
 
 
 def test_an_output_that_holds_the_inputs_is_refused(place: Place, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 Rows travel between source, scorer and sink as Arrow record batches, whatever the files are.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
@@ -11,6 +11,7 @@ import msgspec
 
 from tidegate.objects.port import ObjectStore
 from tidegate_batch.core.chunks import QueueStatistics, WorkerId
+from tidegate_batch.core.formats import InputFormat, OutputFormat
 from tidegate_batch.core.names import ChunkId
 from tidegate_batch.core.outlook import Outlook
 from tidegate_batch.core.planning import RowGroup
@@ -35,21 +36,21 @@ class FoundInput:
     key: str
     etag: str
     size_bytes: int
+    format: InputFormat = "parquet"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputShape:
     """What a file says about itself before its rows are read."""
 
-    row_groups: tuple[RowGroup, ...]
     schema: "pa.Schema"
+    """Its columns; of a text file, the types that they are to be read as."""
+    row_groups: tuple[RowGroup, ...] | None = None
+    """``None`` where more of the file must be read to know, by ``index``."""
     nulls: dict[str, int] = field(default_factory=dict)
     """Missing values by column, for columns where the file counts them and has some."""
-
-    @property
-    def rows(self) -> int:
-        """All rows of the file."""
-        return sum(group.rows for group in self.row_groups)
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+    """Columns of a text file that cannot be read as their type, and what they hold instead."""
 
 
 MOST_LINE_CHARS: Final = 65_536
@@ -98,16 +99,35 @@ class ReadRows:
 class RowSource(Protocol):
     """Finds files, says what is in them, reads ranges of their rows."""
 
-    def find(self, pattern: str) -> list[FoundInput]:
+    def find(self, pattern: str, *, kind: InputFormat | None = None) -> list[FoundInput]:
         """Return the files that a path, folder, glob or prefix names, sorted; maybe none.
 
+        Args:
+            pattern: As a person wrote it.
+            kind: The format of all of them; ``None`` for what each file's ending says.
+
         Raises:
+            JobError: A file's ending says nothing, or a folder holds files of several formats.
             StoreUnavailableError: The store could not be asked.
         """
         ...
 
-    def describe(self, found: FoundInput) -> InputShape:
-        """Read a file's own description of its rows and columns.
+    def describe(self, found: FoundInput, *, wanted: "pa.Schema") -> InputShape:
+        """Read a file's own description of its columns; of a text file, look at its first rows.
+
+        Args:
+            found: The file.
+            wanted: The types of columns, in files that do not say them. A column that is not
+                nullable must have a value in every row.
+
+        Raises:
+            JobError: It is no file of this kind, or changed since it was found.
+            StoreUnavailableError: The store could not be asked.
+        """
+        ...
+
+    def index(self, found: FoundInput) -> tuple[RowGroup, ...]:
+        """Say how many rows a file has, and where reading can begin; reads a text file once.
 
         Raises:
             JobError: It is no file of this kind, or changed since it was found.
@@ -121,12 +141,13 @@ class RowSource(Protocol):
         *,
         first_row: int,
         rows: int,
-        columns: Sequence[str],
+        columns: "pa.Schema",
         batch_rows: int,
     ) -> Iterator[ReadRows]:
         """Yield a range of rows, in order and complete, at most ``batch_rows`` at a time.
 
-        Good rows and bad ones together are ``rows``, and none is both.
+        Good rows and bad ones together are ``rows``, and none is both. Of ``columns``, files that
+        say the types of their columns themselves use the names alone.
 
         Raises:
             ObjectChangedError: The file is not, or no longer, the one that was planned.
@@ -151,8 +172,10 @@ class EncodedRows:
 class RowSink(Protocol):
     """Turns rows into a file of the output's format."""
 
-    def encode(self, schema: "pa.Schema", batches: Iterable["pa.RecordBatch"]) -> EncodedRows:
-        """Write rows as one file; the schema's metadata becomes the file's."""
+    def encode(
+        self, schema: "pa.Schema", batches: Iterable["pa.RecordBatch"], *, kind: OutputFormat
+    ) -> EncodedRows:
+        """Write rows as one file; the schema's metadata becomes the file's, if it can have any."""
         ...
 
 

@@ -13,7 +13,8 @@ from tidegate.ids import ModelTag
 from tidegate_batch.core.bad_rows import DEFAULT_MAX_BAD_ROWS
 from tidegate_batch.core.errors import JobRecordError
 from tidegate_batch.core.fingerprint import Fingerprint
-from tidegate_batch.core.planning import PlannedChunk
+from tidegate_batch.core.formats import InputFormat, OutputFormat
+from tidegate_batch.core.planning import Mark, PlannedChunk
 from tidegate_batch.core.states import ENDED, Event, State, advance
 from tidegate_batch.core.wishes import Wishes
 
@@ -54,6 +55,9 @@ class JobRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Most rows of one chunk."""
     max_bad_rows: str = DEFAULT_MAX_BAD_ROWS
     """How many rows may fail before the job does: ``100``, or ``1%`` of those seen."""
+    input_format: InputFormat | None = None
+    """Of every input; ``None`` for what each file's ending says."""
+    output_format: OutputFormat = "parquet"
 
 
 class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -164,6 +168,9 @@ class PlannedInput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     etag: str
     bytes: int
     rows: int
+    format: InputFormat = "parquet"
+    marks: tuple[Mark, ...] = ()
+    """Where in a text file reading may begin, besides its start; in order."""
 
 
 class OutputColumn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -288,6 +295,8 @@ class JobManifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     columns: tuple[OutputColumn, ...]
     inputs: tuple[SourceFile, ...]
     fingerprint: str
+    format: OutputFormat = "parquet"
+    """Of every part."""
 
 
 Swapped = TypeVar("Swapped", JobState, Owner)

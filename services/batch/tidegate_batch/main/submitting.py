@@ -8,6 +8,12 @@ import click
 from tidegate.cli.exits import ExitCode
 from tidegate.cli.output import examples
 from tidegate_batch.core.bad_rows import DEFAULT_MAX_BAD_ROWS
+from tidegate_batch.core.formats import (
+    INPUT_FORMATS,
+    OUTPUT_FORMATS,
+    InputFormat,
+    OutputFormat,
+)
 from tidegate_batch.core.wishes import NORMAL_PRIORITY, Wishes, parse_finish_by
 from tidegate_batch.main.options import Common, common_options, crew_options, open_session, tell
 from tidegate_batch.main.spec_file import spec_option
@@ -24,7 +30,9 @@ class Request(Common):
 
     model: str
     inputs: tuple[str, ...]
+    input_format: InputFormat | None
     output: str
+    output_format: OutputFormat
     key: tuple[str, ...]
     keep: tuple[str, ...]
     max_bad_rows: str
@@ -45,7 +53,13 @@ _REQUEST = (
         required=True,
         multiple=True,
         metavar="PATH|GLOB|s3://…",
-        help="Parquet files, or a folder of them; may be repeated.",
+        help="Parquet, JSON Lines, CSV or Arrow files, or a folder of one kind of them; may be "
+        "repeated.",
+    ),
+    click.option(
+        "--input-format",
+        type=click.Choice(INPUT_FORMATS),
+        help="What the inputs are.  [default: what their names end in]",
     ),
     click.option(
         "--output",
@@ -53,6 +67,14 @@ _REQUEST = (
         metavar="PATH|s3://…",
         help="An empty folder or prefix, which the job will own. {date} stands for the day of the "
         "submission in UTC, {job} for the job's id, {version} for the model's version.",
+    ),
+    click.option(
+        "--format",
+        "output_format",
+        type=click.Choice(OUTPUT_FORMATS),
+        default="parquet",
+        show_default=True,
+        help="What the output's files are.",
     ),
     click.option("--key", multiple=True, metavar="COL", help="A column that names a row; copied."),
     click.option(
@@ -92,7 +114,9 @@ def build_submission(session: "Session", options: Request) -> "Submission":
     return Submission(
         model=ModelRef.parse(options["model"]),
         inputs=options["inputs"],
+        input_format=options["input_format"],
         output=options["output"],
+        output_format=options["output_format"],
         key=options["key"],
         keep=options["keep"] or None,
         max_bad_rows=options["max_bad_rows"],
@@ -124,7 +148,7 @@ def build_submission(session: "Session", options: Request) -> "Submission":
 @click.option("--wait", is_flag=True, help="Run it here, and return when it is published.")
 @common_options
 def submit(**options: Unpack[Submit]) -> ExitCode:
-    """Score rows and publish the answers as Parquet.
+    """Score rows and publish the answers.
 
     Inputs are checked first, and everything that is wrong with them is said at once. Without
     --wait a process of its own scores them, and this command returns the job's id.

@@ -17,8 +17,8 @@ from tidegate_batch.pipeline.parts import Parts
 from tidegate_batch.pipeline.scoring import Scorer
 from tidegate_batch.ports import Engine, WorkerSetup
 from tidegate_batch.settings import BatchSettings
-from tidegate_batch.sinks.parquet import ParquetSink
-from tidegate_batch.sources.parquet import ParquetSource
+from tidegate_batch.sinks.files import FileSink
+from tidegate_batch.sources.files import FileSource
 
 
 def build_parts() -> Parts:
@@ -26,8 +26,8 @@ def build_parts() -> Parts:
     clock = SystemClock()
     return Parts(
         stores=_opened,
-        source=ParquetSource(_opened),
-        sink=ParquetSink(),
+        source=FileSource(_opened),
+        sink=FileSink(),
         clock=clock,
         wall=clock,
         pause=sleep_ns,

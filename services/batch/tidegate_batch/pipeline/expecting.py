@@ -9,6 +9,7 @@ import pyarrow as pa
 from tidegate.artifacts.manifest import Column, Manifest
 from tidegate.tensors.datatypes import DATATYPES
 from tidegate.tensors.signature import TensorSpec
+from tidegate_batch.pipeline.output import PROVENANCE, prediction_types
 
 _Predicate: TypeAlias = Callable[[pa.DataType], bool]
 _LISTS: Final = (pa.ListType, pa.LargeListType, pa.FixedSizeListType)
@@ -24,6 +25,8 @@ class ExpectedColumn:
     """Whether values of a type can be read at all; a single value may still be refused."""
     may_be_missing: bool
     """A default stands in for a missing value."""
+    text_type: pa.DataType | None
+    """What values of a text file are read as; ``None`` if text cannot hold them."""
 
 
 def expected_columns(manifest: Manifest) -> dict[str, ExpectedColumn]:
@@ -38,15 +41,50 @@ def expected_columns(manifest: Manifest) -> dict[str, ExpectedColumn]:
     return {spec.name: _of_tensor(spec) for spec in manifest.signature.inputs}
 
 
+def text_schema(manifest: Manifest) -> pa.Schema:
+    """Return the types that the model's columns are read as from files that do not say any.
+
+    What cannot be missing is not nullable. A column that text cannot hold is not in it.
+    """
+    return pa.schema(
+        pa.field(name, expected.text_type, nullable=expected.may_be_missing)
+        for name, expected in expected_columns(manifest).items()
+        if expected.text_type is not None
+    )
+
+
+def read_schema(manifest: Manifest, output: pa.Schema) -> pa.Schema:
+    """Return the columns that a job reads: the model's, then those that it copies.
+
+    Args:
+        manifest: Of the model.
+        output: The output's schema, which has the type of each copied column.
+    """
+    model = {name: pa.field(name, pa.binary()) for name in expected_columns(manifest)}
+    model |= {field.name: field for field in text_schema(manifest)}
+    kept = [output.field(name) for name in planned_kept(manifest, output) if name not in model]
+    return pa.schema([*model.values(), *kept])
+
+
+def planned_kept(manifest: Manifest, output: pa.Schema) -> list[str]:
+    """Return the columns of an output that are copied from the input."""
+    added = prediction_types(manifest).keys() | PROVENANCE.keys()
+    return [name for name in output.names if name not in added]
+
+
 def _of_column(column: Column) -> ExpectedColumn:
-    description, accepts = {
-        "number": ("numbers", _is_number),
-        "integer": ("integers", pa.types.is_integer),
-        "boolean": ("booleans", pa.types.is_boolean),
-        "category": ("text", _is_text),
-    }[column.type]
+    kinds: dict[str, tuple[str, _Predicate, pa.DataType]] = {
+        "number": ("numbers", _is_number, pa.float64()),
+        "integer": ("integers", pa.types.is_integer, pa.int64()),
+        "boolean": ("booleans", pa.types.is_boolean, pa.bool_()),
+        "category": ("text", _is_text, pa.string()),
+    }
+    description, accepts, text_type = kinds[column.type]
     return ExpectedColumn(
-        description=description, accepts=accepts, may_be_missing=column.default is not None
+        description=description,
+        accepts=accepts,
+        may_be_missing=column.default is not None,
+        text_type=text_type,
     )
 
 
@@ -63,7 +101,21 @@ def _of_tensor(spec: TensorSpec) -> ExpectedColumn:
             kind = kind.value_type
         return scalar(kind)
 
-    return ExpectedColumn(description=described, accepts=accepts, may_be_missing=False)
+    text_type = _text_type(spec.datatype)
+    for _ in spec.row_shape:
+        text_type = pa.list_(pa.field("element", text_type))
+    return ExpectedColumn(
+        description=described, accepts=accepts, may_be_missing=False, text_type=text_type
+    )
+
+
+def _text_type(datatype: str) -> pa.DataType:
+    """Return a type that holds every value of a datatype, as JSON and the gateway have it."""
+    kind = DATATYPES[datatype].kind
+    if kind in "iu":
+        return pa.uint64() if datatype == "UINT64" else pa.int64()
+    kinds: dict[str, pa.DataType] = {"f": pa.float64(), "b": pa.bool_()}
+    return kinds.get(kind, pa.string())
 
 
 def _scalars_for(numpy_kind: str) -> _Predicate:
@@ -95,7 +147,9 @@ def _is_binary(kind: pa.DataType) -> bool:
     )
 
 
-_TEXT: Final = ExpectedColumn(description="text", accepts=_is_text, may_be_missing=False)
+_TEXT: Final = ExpectedColumn(
+    description="text", accepts=_is_text, may_be_missing=False, text_type=pa.string()
+)
 _IMAGE: Final = ExpectedColumn(
-    description="the bytes of images", accepts=_is_binary, may_be_missing=False
+    description="the bytes of images", accepts=_is_binary, may_be_missing=False, text_type=None
 )

@@ -1,7 +1,9 @@
 """What a job is moved on with; ``main`` puts it together, tests put fakes in."""
 
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from tidegate.artifacts.manifest import Manifest
 from tidegate.artifacts.store import ArtifactStore
@@ -10,6 +12,10 @@ from tidegate.errors import DigestMismatchError
 from tidegate.ids import ModelName, Version
 from tidegate_batch.core.records import PinnedModel
 from tidegate_batch.ports import RowSink, RowSource, Stores
+
+
+def _free_bytes(folder: Path) -> int:
+    return shutil.disk_usage(folder).free
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +31,8 @@ class Parts:
     """Blocks for so many nanoseconds."""
     new_id: Callable[[], str]
     """Returns 128 random bits as 32 hex digits."""
+    free_bytes: Callable[[Path], int] = _free_bytes
+    """Returns how much more the disk holds that a folder lies on."""
 
     def now(self) -> str:
         """Return the calendar time as a job's records write it."""

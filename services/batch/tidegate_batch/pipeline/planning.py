@@ -2,7 +2,7 @@
 
 import base64
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
@@ -12,11 +12,19 @@ import pyarrow as pa
 from tidegate.artifacts.manifest import Manifest
 from tidegate_batch.core.errors import JobConflictError
 from tidegate_batch.core.fingerprint import CHUNKER_VERSION, Fingerprint, digest_of_pairs
-from tidegate_batch.core.planning import plan_chunks
+from tidegate_batch.core.formats import TEXT_FORMATS
+from tidegate_batch.core.planning import Mark, RowGroup, marks_for, plan_chunks
 from tidegate_batch.core.records import JobSpec, OutputColumn, Plan, PlannedInput
+from tidegate_batch.pipeline.expecting import planned_kept, read_schema, text_schema
 from tidegate_batch.pipeline.output import described, output_schema
 from tidegate_batch.pipeline.parts import Parts, pinned_manifest
-from tidegate_batch.pipeline.validating import CheckedInputs, check_inputs, kept_columns
+from tidegate_batch.pipeline.room import refuse_full_disk
+from tidegate_batch.pipeline.validating import (
+    CheckedInputs,
+    check_inputs,
+    index_inputs,
+    kept_columns,
+)
 from tidegate_batch.ports import FoundInput
 
 _CONCURRENT_HEADS: Final = 16
@@ -30,19 +38,21 @@ def make_plan(spec: JobSpec, *, parts: Parts, store_url: str) -> Plan:
     """
     manifest = pinned_manifest(parts, store_url, spec.model)
     checked = check_inputs(spec.request, manifest, parts.source)
-    groups = [shape.row_groups for _, shape in checked.files]
-    inputs = _planned_inputs(checked)
+    groups = index_inputs(checked.files, parts.source)
+    chunks = plan_chunks(groups, chunk_rows=spec.request.chunk_rows)
+    inputs = _planned_inputs(checked, groups, marks_for(groups, chunks))
+    refuse_full_disk(spec, manifest, checked.schema, inputs=inputs, parts=parts)
     columns = described(checked.schema)
     return Plan(
         job=spec.job,
         created_at=parts.now(),
         inputs=inputs,
-        chunks=plan_chunks(groups, chunk_rows=spec.request.chunk_rows),
+        chunks=chunks,
         rows=sum(planned.rows for planned in inputs),
         columns=columns,
         arrow_schema=base64.b64encode(checked.schema.serialize().to_pybytes()).decode(),
         fingerprint=_fingerprint(
-            spec, manifest, columns, ((planned.source, planned.etag) for planned in inputs)
+            spec, manifest, columns, inputs, {planned.source: planned.etag for planned in inputs}
         ),
     )
 
@@ -68,7 +78,7 @@ def refuse_changes(spec: JobSpec, plan: Plan, *, parts: Parts, store_url: str) -
         )
     manifest = pinned_manifest(parts, store_url, spec.model)
     columns = described(_schema_now(spec, plan, manifest, parts)) if plan.inputs else plan.columns
-    now = _fingerprint(spec, manifest, columns, etags.items())
+    now = _fingerprint(spec, manifest, columns, plan.inputs, etags)
     if differences := plan.fingerprint.differences(now):
         raise JobConflictError(
             f"job {spec.job} cannot go on: {'; '.join(differences)}. Use the Tidegate that "
@@ -76,7 +86,11 @@ def refuse_changes(spec: JobSpec, plan: Plan, *, parts: Parts, store_url: str) -
         )
 
 
-def _planned_inputs(checked: CheckedInputs) -> tuple[PlannedInput, ...]:
+def _planned_inputs(
+    checked: CheckedInputs,
+    groups: Sequence[Sequence[RowGroup]],
+    marks: Sequence[tuple[Mark, ...]],
+) -> tuple[PlannedInput, ...]:
     return tuple(
         PlannedInput(
             source=found.source,
@@ -84,9 +98,11 @@ def _planned_inputs(checked: CheckedInputs) -> tuple[PlannedInput, ...]:
             key=found.key,
             etag=found.etag,
             bytes=found.size_bytes,
-            rows=shape.rows,
+            rows=sum(group.rows for group in groups[place]),
+            format=found.format,
+            marks=marks[place],
         )
-        for found, shape in checked.files
+        for place, (found, _) in enumerate(checked.files)
     )
 
 
@@ -94,20 +110,29 @@ def _fingerprint(
     spec: JobSpec,
     manifest: Manifest,
     columns: Iterable[OutputColumn],
-    etags: Iterable[tuple[str, str]],
+    inputs: Sequence[PlannedInput],
+    etags: Mapping[str, str],
 ) -> Fingerprint:
     transforms = msgspec.json.encode(manifest.transforms, order="sorted")
     return Fingerprint.of(
-        {
+        _formats(spec, inputs)
+        | {
             "model": spec.model,
             "digest": spec.model.digest,
             "transforms": hashlib.sha256(transforms).hexdigest(),
-            "inputs": digest_of_pairs(etags),
+            "inputs": digest_of_pairs((p.source, etags[p.source]) for p in inputs),
             "output columns": digest_of_pairs((column.name, column.type) for column in columns),
             "chunk rows": spec.request.chunk_rows,
             "chunker": CHUNKER_VERSION,
         }
     )
+
+
+def _formats(spec: JobSpec, inputs: Sequence[PlannedInput]) -> dict[str, object]:
+    """Name the formats, unless all is Parquet, as it was when fingerprints did not name them."""
+    read = sorted({planned.format for planned in inputs})
+    named = f"{', '.join(read)} to {spec.request.output_format}"
+    return {} if named in {"parquet to parquet", " to parquet"} else {"formats": named}
 
 
 def _etags_now(plan: Plan, parts: Parts) -> dict[str, str]:
@@ -121,13 +146,22 @@ def _etags_now(plan: Plan, parts: Parts) -> dict[str, str]:
 
 
 def _schema_now(spec: JobSpec, plan: Plan, manifest: Manifest, parts: Parts) -> pa.Schema:
+    """Build the output's schema anew, as this release of Tidegate does.
+
+    The types of a text file's columns were settled when the job was planned.
+    """
     first = plan.inputs[0]
+    if first.format in TEXT_FORMATS:
+        planned = read_schema(manifest, planned_schema(plan))
+        kept = planned_kept(manifest, planned_schema(plan))
+        return output_schema(manifest, planned, kept=kept)
     found = FoundInput(
         source=first.source,
         store=first.store,
         key=first.key,
         etag=first.etag,
         size_bytes=first.bytes,
+        format=first.format,
     )
-    schema = parts.source.describe(found).schema
+    schema = parts.source.describe(found, wanted=text_schema(manifest)).schema
     return output_schema(manifest, schema, kept=kept_columns(spec.request, manifest, schema))

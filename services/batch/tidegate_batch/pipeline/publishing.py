@@ -136,7 +136,7 @@ class Publication:
         return manifest
 
     def _copy(self, commit: Commit) -> bool:
-        target = part_key(self._job, ChunkId(commit.chunk))
+        target = self._part_key(commit)
         copied = self._output.copy(commit.data.key, target, etag=commit.data.etag)
         return isinstance(copied, Written)
 
@@ -178,11 +178,16 @@ class Publication:
                 for i in self._plan.inputs
             ),
             fingerprint=self._plan.fingerprint.sha256,
+            format=self._spec.request.output_format,
         )
+
+    def _part_key(self, commit: Commit) -> str:
+        kind = self._spec.request.output_format
+        return part_key(self._job, ChunkId(commit.chunk), kind=kind)
 
     def _part(self, commit: Commit) -> Part:
         return Part(
-            key=part_key(self._job, ChunkId(commit.chunk)),
+            key=self._part_key(commit),
             chunk=commit.chunk,
             rows=commit.data.rows,
             bytes=commit.data.bytes,

@@ -17,7 +17,8 @@ from tidegate_batch.core.planning import Piece, PlannedChunk
 from tidegate_batch.core.records import Commit, CommittedRows, DeadLetters, Plan
 from tidegate_batch.pipeline.answering import Answerer, batch_rows_for
 from tidegate_batch.pipeline.dead_letters import DeadLetterBox
-from tidegate_batch.pipeline.output import PROVENANCE, RowAssembler, prediction_types, with_facts
+from tidegate_batch.pipeline.expecting import read_schema
+from tidegate_batch.pipeline.output import RowAssembler, with_facts
 from tidegate_batch.pipeline.parts import Parts
 from tidegate_batch.pipeline.planning import planned_schema
 from tidegate_batch.pipeline.record import JobRecord
@@ -60,9 +61,7 @@ class Scorer:
         self._epoch = epoch
         self._worker = worker
         self._schema = planned_schema(plan)
-        added = prediction_types(model.manifest).keys() | PROVENANCE.keys()
-        kept = [name for name in self._schema.names if name not in added]
-        self._columns = list(dict.fromkeys([*model.columns, *kept]))
+        self._columns = read_schema(model.manifest, self._schema)
         self._batch_rows = batch_rows_for(model)
 
     def score(self, assignment: Assignment) -> ChunkResult:
@@ -135,7 +134,8 @@ class Scorer:
         facts = {"schema": 1, "model_name": model.name, "model_version": model.version}
         facts |= {"model_digest": model.digest, "job_id": self._spec.job, "chunk_id": chunk.chunk}
         batches = (batch for piece in chunk.pieces for batch in self._scored(piece, attempt))
-        return self._parts.sink.encode(with_facts(self._schema, facts), batches)
+        schema, kind = with_facts(self._schema, facts), self._spec.request.output_format
+        return self._parts.sink.encode(schema, batches, kind=kind)
 
     def _scored(self, piece: Piece, attempt: _Attempt) -> Iterator[pa.RecordBatch]:
         planned = self._plan.inputs[piece.input]

@@ -13,6 +13,7 @@ from tidegate.objects.port import ObjectStore
 from tidegate.objects.preflight import check_conditional_writes
 from tidegate_batch.core.bad_rows import DEFAULT_MAX_BAD_ROWS, parse_limit
 from tidegate_batch.core.errors import JobConflictError
+from tidegate_batch.core.formats import InputFormat, OutputFormat
 from tidegate_batch.core.names import JobId, job_id_of_token
 from tidegate_batch.core.records import JobRequest, JobSpec, PinnedModel
 from tidegate_batch.core.templates import expand
@@ -36,6 +37,9 @@ class Submission:
     client_token: str | None
     """Chosen by the caller: submitting again with the same one finds the same job."""
     wishes: Wishes = field(default_factory=Wishes)
+    input_format: InputFormat | None = None
+    """Of every input; ``None`` for what each file's ending says."""
+    output_format: OutputFormat = "parquet"
 
 
 def submit(submission: Submission, *, store_url: str, parts: Parts) -> JobRecord:
@@ -104,6 +108,8 @@ def _request_of(submission: Submission) -> JobRequest:
         keep=None if submission.keep is None else tuple(submission.keep),
         chunk_rows=submission.chunk_rows,
         max_bad_rows=str(parse_limit(submission.max_bad_rows)),
+        input_format=submission.input_format,
+        output_format=submission.output_format,
     )
 
 

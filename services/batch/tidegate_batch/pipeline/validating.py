@@ -11,9 +11,11 @@ import pyarrow as pa
 from tidegate.artifacts.manifest import Manifest
 from tidegate.errors import JobError
 from tidegate_batch.core.errors import InputInvalidError, Problem
+from tidegate_batch.core.formats import NAMES
+from tidegate_batch.core.planning import RowGroup
 from tidegate_batch.core.records import JobRequest
 from tidegate_batch.core.wording import counted
-from tidegate_batch.pipeline.expecting import ExpectedColumn, expected_columns
+from tidegate_batch.pipeline.expecting import ExpectedColumn, expected_columns, text_schema
 from tidegate_batch.pipeline.output import PROVENANCE, output_schema, prediction_types
 from tidegate_batch.ports import FoundInput, InputShape, RowSource
 
@@ -38,16 +40,21 @@ def check_inputs(request: JobRequest, manifest: Manifest, source: RowSource) -> 
         StoreUnavailableError: A store could not be asked.
     """
     found, problems = _find(request, source)
-    files, unreadable = _describe(found, source)
-    problems += unreadable
+    files, unreadable = _describe(found[:1], source, wanted=text_schema(manifest))
+    wanted = _with_kept(request, manifest, files)
+    others, others_unreadable = _describe(found[1:], source, wanted=wanted)
+    files += others
+    problems += unreadable + others_unreadable
     if not files:
         raise InputInvalidError.of_problems(problems)
     reference = files[0]
     kept = kept_columns(request, manifest, reference[1].schema)
     problems += _collisions(kept, manifest, reference[0].source)
+    expected = expected_columns(manifest)
     for file, shape in files:
         problems += _problems_of(file, shape, manifest=manifest)
-        problems += _differences(file, shape, reference=reference, kept=kept, request=request)
+        copied = [name for name in kept if name not in expected]  # the others are told already
+        problems += _differences(file, shape, reference=reference, kept=copied, request=request)
     if problems:
         raise InputInvalidError.of_problems(problems)
     schema = output_schema(manifest, reference[1].schema, kept=kept)
@@ -63,14 +70,60 @@ def kept_columns(request: JobRequest, manifest: Manifest, schema: pa.Schema) -> 
     return tuple(dict.fromkeys([*request.key, *keep]))
 
 
+def index_inputs(
+    files: Sequence[tuple[FoundInput, InputShape]], source: RowSource
+) -> list[tuple[RowGroup, ...]]:
+    """Count the rows of every file; text files are read once for that, in full.
+
+    Raises:
+        InputInvalidError: With every file that cannot be read to its end.
+        StoreUnavailableError: A store could not be asked.
+    """
+
+    def index(file: tuple[FoundInput, InputShape]) -> tuple[RowGroup, ...] | Problem:
+        found, shape = file
+        try:
+            return source.index(found) if shape.row_groups is None else shape.row_groups
+        except JobError as error:
+            return _unreadable(found, error)
+
+    with ThreadPoolExecutor(_CONCURRENT_FOOTERS) as threads:
+        indexed = list(threads.map(index, files))
+    if problems := [problem for problem in indexed if isinstance(problem, Problem)]:
+        raise InputInvalidError.of_problems(problems)
+    return [groups for groups in indexed if not isinstance(groups, Problem)]
+
+
+def _with_kept(
+    request: JobRequest, manifest: Manifest, files: Sequence[tuple[FoundInput, InputShape]]
+) -> pa.Schema:
+    """Return the types of columns in files that do not say them: the copied ones as in the first.
+
+    A copied column may miss values.
+    """
+    schema = text_schema(manifest)
+    for _, shape in files:
+        kept = kept_columns(request, manifest, shape.schema)
+        known = set(shape.schema.names) - set(schema.names)
+        for name in kept:
+            if name in known and shape.schema.names.count(name) == 1:
+                schema = schema.append(pa.field(name, shape.schema.field(name).type))
+    return schema
+
+
 def _find(request: JobRequest, source: RowSource) -> tuple[list[FoundInput], list[Problem]]:
     found: dict[str, FoundInput] = {}
     problems = []
     for pattern in request.inputs:
-        files = source.find(pattern)
+        try:
+            files = source.find(pattern, kind=request.input_format)
+        except JobError as error:
+            problems.append(_problem(pattern, "files of one format", str(error)))
+            continue
         found |= {file.source: file for file in files}
         if not files:
-            problems.append(_problem(pattern, "at least one Parquet file", "none"))
+            kind = f"{NAMES[request.input_format]} file" if request.input_format else "file of rows"
+            problems.append(_problem(pattern, f"at least one {kind}", "none"))
     problems += [
         _problem(name, "inputs outside of the output", f"the output is {request.output}")
         for name in found
@@ -80,14 +133,13 @@ def _find(request: JobRequest, source: RowSource) -> tuple[list[FoundInput], lis
 
 
 def _describe(
-    found: Sequence[FoundInput], source: RowSource
+    found: Sequence[FoundInput], source: RowSource, *, wanted: pa.Schema
 ) -> tuple[list[tuple[FoundInput, InputShape]], list[Problem]]:
     def describe(file: FoundInput) -> InputShape | Problem:
         try:
-            shape = source.describe(file)
+            shape = source.describe(file, wanted=wanted)
         except JobError as error:
-            told = str(error).removeprefix(f"{file.source} ")  # which the problem names itself
-            return _problem(file.source, "a Parquet file", f"one that {told}")
+            return _unreadable(file, error)
         twice = [name for name, count in Counter(shape.schema.names).items() if count > 1]
         return _problem(file.source, "each column once", f"{twice} twice") if twice else shape
 
@@ -97,6 +149,12 @@ def _describe(
         [(file, shape) for file, shape in described if isinstance(shape, InputShape)],
         [problem for _, problem in described if isinstance(problem, Problem)],
     )
+
+
+def _unreadable(file: FoundInput, error: JobError) -> Problem:
+    told = str(error).removeprefix(f"{file.source} ")  # which the problem names itself
+    article = "an" if NAMES[file.format].startswith("A") else "a"
+    return _problem(file.source, f"{article} {NAMES[file.format]} file", f"one that {told}")
 
 
 def _problems_of(file: FoundInput, shape: InputShape, *, manifest: Manifest) -> Iterator[Problem]:
@@ -109,6 +167,8 @@ def _problems_of(file: FoundInput, shape: InputShape, *, manifest: Manifest) -> 
 def _unlike(name: str, expected: ExpectedColumn, shape: InputShape) -> str | None:
     if name not in shape.schema.names:
         return "no such column"
+    if name in shape.unreadable:
+        return shape.unreadable[name]
     kind = shape.schema.field(name).type
     if not expected.accepts(kind):
         return str(kind)
@@ -133,6 +193,10 @@ def _differences(
             if file is first:
                 option = "--key" if name in request.key else "--keep"
                 yield _problem(file.source, f"it, for {option}", "no such column", column=name)
+            continue
+        if name in shape.unreadable:
+            expected = "values of one simple kind, or --keep without it"
+            yield _problem(file.source, expected, shape.unreadable[name], column=name)
             continue
         wanted = first_shape.schema.field(name).type
         found = shape.schema.field(name).type if name in shape.schema.names else "no such column"

@@ -166,6 +166,7 @@ class _Check:
             etag=head.etag,
             bytes=head.size_bytes,
             rows=part.rows,
+            format=self._manifest.format,
         )
         try:
             yield from self._of_rows(chunk, planned, dead)
@@ -210,7 +211,7 @@ class _Check:
             planned,
             first_row=0,
             rows=planned.rows,
-            columns=_CHECKED.names,
+            columns=_CHECKED,
             batch_rows=_READ_ROWS,
         )
         batches = [rows.batch for rows in read]

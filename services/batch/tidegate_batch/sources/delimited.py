@@ -171,6 +171,8 @@ def _explained(rows: Rows, heading: Heading, columns: pa.Schema, told: str) -> U
     if rows.row(0).strip() and count != len(heading.names):
         fields = counted(len(heading.names), "field")
         return UnreadableRowsError(f"expected {fields} as in the header, found {count}")
+    if b"\r" in rows.row(0).rstrip(b"\r\n"):
+        return UnreadableRowsError("a carriage return stands outside of quotes")
     return UnreadableRowsError(told)
 
 

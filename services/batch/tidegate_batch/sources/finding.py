@@ -28,12 +28,12 @@ _CONCURRENT_HEADS: Final = 16
 """Asking for 10,000 objects one by one would take minutes where a reply takes 20 ms."""
 
 
-def find_files(pattern: str, *, suffix: str, stores: Stores) -> list[FoundInput]:
+def find_files(pattern: str, *, suffix: str | tuple[str, ...], stores: Stores) -> list[FoundInput]:
     """List what a pattern means, sorted by key.
 
     Args:
         pattern: As written; a relative path starts at the current folder.
-        suffix: What the names of files below a folder end in, such as ``.parquet``.
+        suffix: What the names of files below a folder end in, such as ``.parquet``; or several.
         stores: Opens the object store that the files lie in.
 
     Raises:
@@ -64,7 +64,7 @@ def _below(store: ObjectStore, folder: str, pattern: Sequence[str]) -> list[str]
     return list(filter(is_wanted, store.keys(folder + (plain[0] if plain else ""))))
 
 
-def _of_kind(suffix: str, keys: Sequence[str], *, pattern: str) -> list[str]:
+def _of_kind(suffix: str | tuple[str, ...], keys: Sequence[str], *, pattern: str) -> list[str]:
     """Choose by the ending, and name what is left out: it may be rows under another ending."""
     others = [key for key in keys if not key.endswith(suffix)]
     if others:
