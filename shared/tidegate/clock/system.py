@@ -1,7 +1,9 @@
 """The machine's own clocks; the only module that imports ``time``."""
 
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import cast
 
 from tidegate.units import Nanoseconds, ns_to_seconds
 
@@ -9,9 +11,9 @@ from tidegate.units import Nanoseconds, ns_to_seconds
 class SystemClock:
     """``time.monotonic_ns`` and the calendar, as the ports ``Clock`` and ``WallClock``."""
 
-    def now_ns(self) -> Nanoseconds:
-        """Return the present monotonic instant."""
-        return Nanoseconds(time.monotonic_ns())
+    now_ns = staticmethod(cast("Callable[[], Nanoseconds]", time.monotonic_ns))
+    """The present monotonic instant: the function itself, for one around it takes three times as
+    long, and every request asks ten times."""
 
     def utc_now(self) -> datetime:
         """Return the present calendar instant in UTC."""

@@ -1,7 +1,9 @@
 """How a prediction ended: the label it is counted under, and what the caller gets."""
 
 from collections.abc import Callable
-from typing import Final, NamedTuple, TypeAlias, assert_never
+from typing import Final, TypeAlias, assert_never
+
+import msgspec
 
 from tidegate.errors import BackendError, OverloadedError, RequestRejectedError, TidegateError
 from tidegate.units import ns_to_ms
@@ -23,7 +25,7 @@ _RETRY_ELSEWHERE_MS: Final = 1_000.0
 """While this process ends another one answers, as soon as the load balancer has noticed."""
 
 
-class Ending(NamedTuple):
+class Ending(msgspec.Struct, frozen=True):
     """One ending of one request."""
 
     outcome: OutcomeLabel

@@ -59,11 +59,11 @@ class Exchange:
         self._reader: asyncio.Task[object] | None = None
         self._overdue = False
 
-    def header(self, name: str) -> str | None:
+    def header(self, name: str, /) -> str | None:
         """Return a header by its lower-case name."""
         raise NotImplementedError
 
-    def header_values(self, name: str) -> Sequence[str]:
+    def header_values(self, name: str, /) -> Sequence[str]:
         """Return every value of a header by its lower-case name, one for each time it came."""
         raise NotImplementedError
 
@@ -90,13 +90,12 @@ class Exchange:
             TruncatedBodyError, CallerLeftError: It ended early.
             UploadTooSlowError: ``cut_upload`` was called meanwhile.
         """
-        complete = False
         self._begin_reading()
         try:
             body = await self._receive(limit_bytes)
-            complete = True
+            self.is_read = True
         finally:
-            self._end_reading(complete=complete)
+            self._end_reading()
         if self.encoding is not None:
             return await inflate(body, self.encoding, limit_bytes=limit_bytes, hold=self._take)
         return body
@@ -175,15 +174,14 @@ class Exchange:
         """
         self._reader = asyncio.current_task()
 
-    def _end_reading(self, *, complete: bool) -> None:
+    def _end_reading(self) -> None:
         """Be sure that nobody cuts what comes after the body.
 
         Raises:
             UploadTooSlowError: The waiting was cut; to be called where that was caught.
         """
         reader, self._reader = self._reader, None
-        self.is_read = complete
-        if self._overdue and not complete and reader is not None and reader.uncancel() == 0:
+        if self._overdue and not self.is_read and reader is not None and reader.uncancel() == 0:
             raise UploadTooSlowError(
                 "The request's body did not arrive in time; send it faster (16 KiB/s after the "
                 "first 5 s, all of it within 60 s), or less of it."

@@ -77,23 +77,22 @@ def check_body_headers(exchange: Exchange) -> None:
             differently (request smuggling).
         UnsupportedEncodingError: It is compressed in a way that cannot be undone here.
     """
-    exchange.encoding = _encoding(exchange)
-    length = exchange.header("content-length")
-    if length is None:
+    if exchange.header("content-encoding"):
+        exchange.encoding = _encoding(exchange)
+    said = exchange.header("content-length")
+    if said is None:
         return
-    if not (length.isascii() and length.isdecimal()) or len(length) > _LENGTH_DIGITS:
-        raise MalformedRequestError(f"Content-Length {length[:40]!r} is no number of bytes.")
+    if not (said.isascii() and said.isdecimal()) or len(said) > _LENGTH_DIGITS:
+        raise MalformedRequestError(f"Content-Length {said[:40]!r} is no number of bytes.")
     if exchange.header("transfer-encoding") is not None:
         raise MalformedRequestError("Send Content-Length or Transfer-Encoding, not both.")
-    if int(length) > BODY_LIMIT_BYTES:
-        raise too_large(int(length))
-    exchange.length_bytes = int(length)
+    length_bytes = int(said)
+    if length_bytes > BODY_LIMIT_BYTES:
+        raise too_large(length_bytes)
+    exchange.length_bytes = length_bytes
 
 
 def _encoding(exchange: Exchange) -> str | None:
-    given = exchange.header("content-encoding")
-    if not given:
-        return None
     encoding = ", ".join(exchange.header_values("content-encoding")).strip().lower()
     if encoding == "identity":
         return None

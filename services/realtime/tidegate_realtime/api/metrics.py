@@ -5,7 +5,7 @@ codes of ``error_map``. At every moment arrivals = the sum of all outcomes + in 
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -13,7 +13,7 @@ from tidegate.clock import Clock
 from tidegate.errors import BackendError
 from tidegate.inference.arrays import Tensors
 from tidegate.settings import LatencyObjective
-from tidegate.units import Nanoseconds, ns_to_seconds
+from tidegate.units import NS_PER_SECOND, Nanoseconds, ns_to_seconds
 from tidegate_realtime.api.histogram import Histogram
 from tidegate_realtime.api.spending import CallTimes, Stages
 from tidegate_realtime.api.tracing import StageTimes
@@ -53,7 +53,6 @@ class OutcomeLabel(StrEnum):
 _REFUSALS: Final = frozenset(REFUSAL_CODES)
 _ANSWERED: Final = OutcomeLabel.ANSWERED
 """A local name, because looking a member up in its class takes four times as long."""
-_JUDGED: Final = frozenset({OutcomeLabel.ANSWERED, OutcomeLabel.EXPIRED})
 
 
 def objective_edges_s(objective: LatencyObjective) -> tuple[float, ...]:
@@ -73,6 +72,11 @@ class SloCounts:
         self.good = 0
         """Of these, answered in time."""
 
+    def judge(self, *, is_good: bool) -> None:
+        """Count one more."""
+        self.requests += 1
+        self.good += is_good
+
 
 class EndedKey(NamedTuple):
     """The labels of ``tidegate_requests_total``."""
@@ -81,6 +85,45 @@ class EndedKey(NamedTuple):
     version: str
     outcome: OutcomeLabel
     reason: str
+
+
+class VersionCounts:
+    """The requests of one version that have ended: found once a request, then plain sums."""
+
+    __slots__ = ("answered", "durations", "refusal_times", "slo", "stages", "unanswered")
+
+    def __init__(self, objective: LatencyObjective) -> None:
+        self.answered = 0
+        self.unanswered: Counter[tuple[OutcomeLabel, str]] = Counter()
+        """By outcome and reason."""
+        self.durations = Histogram(objective_edges_s(objective))
+        """Of what the model answered, or was too late for: a refusal is quick, and would make the
+        model look so."""
+        self.refusal_times = Histogram(_REFUSAL_EDGES_S)
+        """Of what the scheduler refused, from the last byte to the refusal."""
+        self.stages = Stages()
+        self.slo = SloCounts()
+
+    def on_answer(self, took_ns: int) -> None:
+        """Count a request that was answered, and how long that took from its last byte."""
+        self.answered += 1
+        self.durations.observe(took_ns / NS_PER_SECOND)
+
+    def on_end(self, outcome: OutcomeLabel, reason: str, *, took_ns: int) -> None:
+        """Count one that ended otherwise."""
+        self.unanswered[outcome, reason] += 1
+        self.stages.on_refusal(took_ns)
+        if outcome is OutcomeLabel.EXPIRED:
+            self.durations.observe(ns_to_seconds(took_ns))
+        elif reason in _REFUSALS:
+            self.refusal_times.observe(ns_to_seconds(took_ns))
+
+    def by_label(self) -> Iterator[tuple[OutcomeLabel, str, int]]:
+        """Yield each outcome that there was, its reason, and how often."""
+        if self.answered:
+            yield _ANSWERED, "", self.answered
+        for (outcome, reason), times in self.unanswered.items():
+            yield outcome, reason, times
 
 
 class GatewayMetrics:
@@ -94,17 +137,12 @@ class GatewayMetrics:
         """
         self._traces_stages = traces_stages
         self.arrivals: Counter[str] = Counter()
-        self.in_flight: Counter[str] = Counter()
-        self.ended: Counter[EndedKey] = Counter()
-        self.durations: dict[tuple[str, str], Histogram] = {}
+        self.versions: dict[tuple[str, str], VersionCounts] = {}
+        self._unknown: Counter[EndedKey] = Counter()
         self.refusals: Counter[str] = Counter(dict.fromkeys(GUARDS, 0))
         """By code; of requests that are no predictions, which ``ended`` counts."""
-        self.stages: dict[tuple[str, str], Stages] = {}
         self.stage_times: dict[tuple[str, str], StageTimes] = {}
         """Empty, unless somebody wants them."""
-        self.slo: dict[tuple[str, str], SloCounts] = {}
-        self.refusal_times: dict[tuple[str, str], Histogram] = {}
-        """Of what the scheduler refused, from the last byte to the refusal."""
         self.reading_times: dict[tuple[str, str], Histogram] = {}
         """Of texts and images, on the thread that decodes them; no version has any at first."""
         self.waiting_to_be_read: Callable[[], int] = int
@@ -113,13 +151,46 @@ class GatewayMetrics:
     def add_version(self, model: str, version: str, objective: LatencyObjective) -> None:
         """Make a model's series exist before its first request; those of a known one stay."""
         self.arrivals[model] += 0
-        self.in_flight[model] += 0
-        self.durations.setdefault((model, version), Histogram(objective_edges_s(objective)))
-        self.stages.setdefault((model, version), Stages())
+        self.versions.setdefault((model, version), VersionCounts(objective))
         if self._traces_stages:
             self.stage_times.setdefault((model, version), StageTimes())
-        self.slo.setdefault((model, version), SloCounts())
-        self.refusal_times.setdefault((model, version), Histogram(_REFUSAL_EDGES_S))
+
+    @property
+    def ended(self) -> Counter[EndedKey]:
+        """How requests ended."""
+        found = self._unknown.copy()
+        for version, counts in self.versions.items():
+            for outcome, reason, times in counts.by_label():
+                found[EndedKey(*version, outcome, reason)] = times
+        return found
+
+    @property
+    def in_flight(self) -> Counter[str]:
+        """Requests that have arrived and not ended, by model."""
+        found = self.arrivals.copy()
+        for key, times in self.ended.items():
+            found[key.model] -= times
+        return found
+
+    @property
+    def durations(self) -> Mapping[tuple[str, str], Histogram]:
+        """See ``VersionCounts``, as of the three that follow."""
+        return {version: counts.durations for version, counts in self.versions.items()}
+
+    @property
+    def refusal_times(self) -> Mapping[tuple[str, str], Histogram]:
+        """Of each version."""
+        return {version: counts.refusal_times for version, counts in self.versions.items()}
+
+    @property
+    def stages(self) -> Mapping[tuple[str, str], Stages]:
+        """Of each version."""
+        return {version: counts.stages for version, counts in self.versions.items()}
+
+    @property
+    def slo(self) -> Mapping[tuple[str, str], SloCounts]:
+        """Of each version."""
+        return {version: counts.slo for version, counts in self.versions.items()}
 
     def refused(self, code: str) -> None:
         """Count a request that was refused before anybody knew what it wants, or may want it."""
@@ -129,36 +200,27 @@ class GatewayMetrics:
     def arrived(self, model: str) -> None:
         """Count a request whose headers have been read."""
         self.arrivals[model] += 1
-        self.in_flight[model] += 1
 
     def finished(self, key: EndedKey, *, took_ns: int) -> None:
         """Count how it ended.
 
         Args:
             key: With a model and version that are served, or ``UNKNOWN``.
-            took_ns: From the last byte of the request to this moment. Only what the model
-                answered, or was too late for, goes into the histogram: a refusal is quick, and
-                would make the model look so.
+            took_ns: From the last byte of the request to this moment.
         """
-        self.in_flight[key.model] -= 1
-        self.ended[key] += 1
-        if key.outcome in _JUDGED:
-            self.durations[key.model, key.version].observe(ns_to_seconds(took_ns))
-        elif key.reason in _REFUSALS and key.version != UNKNOWN:
-            self.refusal_times[key.model, key.version].observe(ns_to_seconds(took_ns))
-        if key.outcome is not _ANSWERED and key.version != UNKNOWN:
-            self.stages[key.model, key.version].on_refusal(took_ns)
+        if key.version == UNKNOWN:
+            self._unknown[key] += 1
+            return
+        counts = self.versions[key.model, key.version]
+        if key.outcome is _ANSWERED:
+            counts.on_answer(took_ns)
+        else:
+            counts.on_end(key.outcome, key.reason, took_ns=took_ns)
 
     def read(self, model: str, version: str, took_ns: int) -> None:
         """Count that a thread has decoded the texts or images of a request, wanted or not."""
         seconds = self.reading_times.setdefault((model, version), Histogram(_READING_EDGES_S))
         seconds.observe(ns_to_seconds(Nanoseconds(took_ns)))
-
-    def judged(self, model: str, version: str, *, is_good: bool) -> None:
-        """Count a request that counts for the objective of its version, and whether it kept it."""
-        slo = self.slo[model, version]
-        slo.requests += 1
-        slo.good += is_good
 
 
 _EXECUTION_EDGES_S: Final = tuple(

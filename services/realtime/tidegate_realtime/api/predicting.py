@@ -27,6 +27,7 @@ from tidegate_realtime.api.served import ServedVersion
 from tidegate_realtime.api.wishes import DEADLINE_HEADER, Deadline, header_deadline
 
 FORMS: Final[Mapping[Action, Form]] = {Action.INFER: InferForm(), Action.PREDICT: PredictForm()}
+_O: Final = ord("o")
 
 
 class HttpQuestion:
@@ -65,7 +66,8 @@ class HttpQuestion:
 
     def deadline(self) -> Deadline | None:
         """Read the header that names one."""
-        return header_deadline(self._exchange.header(DEADLINE_HEADER))
+        said = self._exchange.header(DEADLINE_HEADER)
+        return None if said is None else header_deadline(said)
 
     async def read(self) -> None:
         """Take the body in, unless its headers alone say that it is not wanted."""
@@ -83,8 +85,8 @@ class HttpQuestion:
 
     def may_wish(self) -> bool:
         """Look for the two words."""
-        body = self._body  # numbers have no "o", which is found in a third of the time
-        return b"o" in body and (b'"timeout"' in body or b'"priority"' in body)
+        body = self._body  # numbers have no "o", and a byte is found in a tenth of the time
+        return _O in body and (b'"timeout"' in body or b'"priority"' in body)
 
     def decode(self, served: ServedVersion) -> Asked:
         """Read the body in the form that the path names."""
@@ -133,8 +135,7 @@ def _reply(scored: Scored, *, json_bytes: int | None) -> Reply:
     if isinstance(answer, Problem):
         return problem_reply(answer, request_id=scored.request_id)
     assert scored.served is not None, "only a served version answers"
-    headers = [*scored.served.headers, ("x-request-id", scored.request_id)]
-    if json_bytes is None:
-        return Reply(200, [CONTENT_TYPE, *headers], answer)
-    layout = (JSON_LENGTH_HEADER, str(json_bytes))
-    return Reply(200, [BINARY_CONTENT_TYPE, layout, *headers], answer)
+    headers = [CONTENT_TYPE, *scored.served.headers, ("x-request-id", scored.request_id)]
+    if json_bytes is not None:
+        headers[:1] = [BINARY_CONTENT_TYPE, (JSON_LENGTH_HEADER, str(json_bytes))]
+    return Reply(200, headers, answer)

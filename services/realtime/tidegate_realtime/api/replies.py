@@ -3,8 +3,9 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
+import msgspec
 import orjson
 
 from tidegate.errors import TidegateError
@@ -21,7 +22,7 @@ BINARY_CONTENT_TYPE: Final = ("content-type", "application/octet-stream")
 CLOSE: Final = ("connection", "close")
 
 
-class Reply(NamedTuple):
+class Reply(msgspec.Struct, frozen=True):
     """What goes back over the connection; the server adds the length and the date."""
 
     status: int

@@ -109,24 +109,23 @@ class RsgiProtocol(Protocol):
 class RsgiExchange(Exchange):
     """One request that came by granian."""
 
-    __slots__ = ("_headers", "_proto", "_watcher")
+    __slots__ = ("_proto", "_watcher", "header", "header_values")
+
+    header: Callable[[str], str | None]
+    """granian's own, of a repeated one the first (see ``check_single``): a method around it would
+    take longer than it does."""
+    header_values: Callable[[str], Sequence[str]]
+    """Likewise."""
 
     def __init__(self, scope: RsgiScope, proto: RsgiProtocol, *, began_at_ns: Nanoseconds) -> None:
         path = scope.path
         if "%" in path:  # it was %25: say so again, for the path must be decoded only once
             path = path.replace("%", "%25")
         super().__init__(scope.method, path, began_at_ns=began_at_ns)
-        self._headers = scope.headers
+        headers = scope.headers
+        self.header, self.header_values = headers.get, headers.get_all
         self._proto = proto
         self._watcher: RsgiFuture | None = None
-
-    def header(self, name: str) -> str | None:
-        """Return a header; of a repeated one the first (see ``check_single``)."""
-        return self._headers.get(name)
-
-    def header_values(self, name: str) -> Sequence[str]:
-        """Return every value of a header."""
-        return self._headers.get_all(name)
 
     async def _receive(self, limit_bytes: int) -> bytes:
         """Return the body, in one piece if it is known to be short, else counting as it comes.
@@ -168,16 +167,15 @@ class RsgiExchange(Exchange):
         """
         if not self._is_untouched or self.must_close:
             return
-        complete = False
         self._begin_reading()
         with suppress(UploadTooSlowError):
             try:
                 await self._proto()
-                complete = True
+                self.is_read = True
             except ProtocolClosed:
                 pass
             finally:
-                self._end_reading(complete=complete)
+                self._end_reading()
 
     def watch(self, tasks: asyncio.TaskGroup) -> None:
         """Ask granian to call when the connection closes; no task is needed for it."""

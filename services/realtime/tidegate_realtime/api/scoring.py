@@ -6,7 +6,7 @@ same whichever way somebody asks.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Final, Protocol
 
 from tidegate.clock import Clock
 from tidegate.errors import TidegateError
@@ -33,7 +33,11 @@ from tidegate_realtime.api.slow_reading import SlowReader
 from tidegate_realtime.api.tracing import Took
 from tidegate_realtime.api.wishes import NORMAL, Deadline, Wishes, wishes_of
 from tidegate_realtime.runtime.outcomes import Answered, Failed, Rejected
+from tidegate_realtime.runtime.reading import NotRead
 from tidegate_realtime.runtime.ticket import Ticket
+
+_ANSWERED: Final = OutcomeLabel.ANSWERED
+"""A local name, because looking a member up in its class takes four times as long."""
 
 
 class Question(Protocol):
@@ -126,29 +130,25 @@ class Question(Protocol):
         ...
 
 
-class Scored(NamedTuple):
-    """What became of one question."""
-
-    ending: Ending
-    request_id: str
-    served: ServedVersion | None
-    """The version that was meant; there is one whenever the question was answered."""
-
-
-class _Call:
-    """What becomes known of one question on its way."""
+class Scored:
+    """What becomes known of one question on its way, and at last how it ended."""
 
     __slots__ = (
         "arrived_at_ns",
         "deadline_at_ns",
+        "ending",
         "reading_ns",
         "request_id",
         "served",
         "submitted_at_ns",
     )
 
-    def __init__(self, *, request_id: str, began_at_ns: Nanoseconds) -> None:
+    def __init__(self, request_id: str, began_at_ns: Nanoseconds) -> None:
         self.request_id = request_id
+        self.ending = CALLER_LEFT
+        """Unless another one is known: a server that gives a request up cancels its task."""
+        self.served: ServedVersion | None = None
+        """The version that is meant; there is one whenever the question was answered."""
         self.arrived_at_ns = began_at_ns
         """When its last byte came, as soon as that is known."""
         self.submitted_at_ns = began_at_ns
@@ -156,13 +156,6 @@ class _Call:
         self.reading_ns = 0
         """Of this, if it is slow to read: what the scheduler need not reckon with any more."""
         self.deadline_at_ns: Nanoseconds | None = None
-        self.served: ServedVersion | None = None
-
-    @property
-    def allowed_ns(self) -> int | None:
-        """From its last byte to its deadline, as soon as both are known."""
-        at_ns = self.deadline_at_ns
-        return None if at_ns is None else at_ns - self.arrived_at_ns
 
 
 class Scorer:
@@ -203,131 +196,136 @@ class Scorer:
 
         Cancelling it counts as the caller leaving: what waits in the queue is never executed.
         """
-        call = _Call(
-            request_id=self._ids.choose(question.given_id), began_at_ns=question.began_at_ns
-        )
+        scored = Scored(self._ids.choose(question.given_id), question.began_at_ns)
         model = question.model if self._catalogue.serves(question.model) else UNKNOWN
         self._metrics.arrived(model)
-        ending = CALLER_LEFT
         try:
-            ending = await self._score(question, call)
+            scored.ending = await self._score(question, scored)
         except TidegateError as error:
-            ending = ending_of_error(error, self._draw)
+            scored.ending = ending_of_error(error, self._draw)
         except Exception as error:  # a bug of ours, which must not become the caller's stack trace
-            self._bugs.report(error, request_id=call.request_id)
-            ending = BUG
-        finally:  # a server that gives a request up cancels this task
-            self._count(model, call, ending)
-            if call.served is not None:
-                call.served.use.end()
-        return Scored(ending, call.request_id, call.served)
+            self._bugs.report(error, request_id=scored.request_id)
+            scored.ending = BUG
+        finally:
+            self._count(model, scored)
+        return scored
 
-    async def _score(self, question: Question, call: _Call) -> Ending:
+    async def _score(self, question: Question, scored: Scored) -> Ending:
         principal = question.principal()
-        call.served = served = self._catalogue.find(question.model, question.version)
+        scored.served = served = self._catalogue.find(question.model, question.version)
         served.use.begin(question.began_at_ns)  # it is bound: whatever moves, this one answers
         self._catalogue.readiness.check()
         named = question.deadline()
         await question.read()
-        call.arrived_at_ns = self._clock.now_ns()
-        refused = None
+        scored.arrived_at_ns = self._clock.now_ns()
         if not question.may_wish():
-            refused = self._refuse_unread(question, served, named, call, principal)
-        if refused is not None:
-            return ending_of_outcome(refused, self._draw)
-        if served.model.is_slow_to_read:  # others must be answered meanwhile
-            latest_ns = call.deadline_at_ns or served.latest_ns(named, question.began_at_ns)
-            read = await self._slow_reader.read(
-                question, served, arrived_at_ns=call.arrived_at_ns, latest_ns=latest_ns
-            )
+            self._set_deadline(question, scored, served, named)
+            refused = self._refuse_unread(scored, served, named, principal)
+            if refused is not None:
+                return ending_of_outcome(refused, self._draw)
+        if served.is_slow_to_read:  # others must be answered meanwhile
+            read = await self._read_slowly(question, scored, served, named)
             if not isinstance(read, Asked):
                 return ending_of_outcome(read, self._draw)
             asked = read
-            call.reading_ns = self._clock.now_ns() - call.arrived_at_ns
         else:
             asked = question.decode(served)
         if asked.id:
-            call.request_id = self._ids.choose(question.given_id, asked.id)
+            scored.request_id = self._ids.choose(question.given_id, asked.id)
         wishes = wishes_of(asked.parameters, named)
-        if wishes.deadline is not None:
-            served.check_possible(wishes.deadline, certainly=True)
-        outcome = await self._submit(question, call, asked, wishes, principal)
+        if scored.deadline_at_ns is None or wishes.deadline is not named:
+            self._set_deadline(question, scored, served, wishes.deadline)
+        priority = max(wishes.priority, principal.best_priority)
+        outcome = await self._submit(question, scored, served, asked, priority)
         if isinstance(outcome, Answered):
-            return self._answer(question, call, asked, outcome)
+            return self._answer(question, scored, served, asked, outcome)
         self._check_caller(served, asked, wishes, outcome)
         return ending_of_outcome(outcome, self._draw)
 
-    def _submit(
-        self,
-        question: Question,
-        call: _Call,
-        asked: Asked,
-        wishes: Wishes,
-        principal: Principal,
-    ) -> Ticket:
-        served, arrived_at_ns = call.served, call.arrived_at_ns
-        assert served is not None, "it is bound"
-        call.submitted_at_ns = self._clock.now_ns()
-        call.deadline_at_ns = served.deadline_at_ns(
-            wishes.deadline, began_at_ns=question.began_at_ns, arrived_at_ns=arrived_at_ns
-        )
-        served.poison.check(asked.inputs, call.submitted_at_ns)
-        ticket = served.driver.submit(
-            asked.inputs,
-            rows=asked.rows,
-            deadline_at_ns=call.deadline_at_ns,
-            arrived_at_ns=arrived_at_ns,
-            priority=max(wishes.priority, principal.best_priority),
-        )
-        question.on_departure(ticket.cancel)
-        return ticket
+    def _set_deadline(
+        self, question: Question, scored: Scored, served: ServedVersion, named: Deadline | None
+    ) -> None:
+        """Take what the caller allows, as far as it is known by now.
 
-    def _answer(self, question: Question, call: _Call, asked: Asked, outcome: Answered) -> Ending:
-        served = call.served
-        assert served is not None, "it is bound"
-        answer = question.encode(served, asked, outcome.outputs, request_id=call.request_id)
-        total_ns = self._clock.now_ns() - call.arrived_at_ns
-        decode_ns = call.submitted_at_ns - call.arrived_at_ns
-        queue_ns = outcome.queued_ns - decode_ns  # it counts waiting from the arrival
-        outside_ns = total_ns - queue_ns - outcome.executed_ns - call.reading_ns
-        served.driver.on_reply(outside_ns)
-        tag = served.response_tag
-        self._metrics.stages[tag.model_name, tag.model_version].on_answer(
-            decode_ns=decode_ns,
-            queue_ns=queue_ns,
-            execute_ns=outcome.executed_ns,
-            total_ns=total_ns,
-        )
-        if served.measured is not None and served.measured.stage_times is not None:
-            encode_ns = total_ns - outcome.queued_ns - outcome.executed_ns
-            served.measured.stage_times.on_answer(
-                Took(call.arrived_at_ns, decode_ns, queue_ns, outcome.executed_ns, encode_ns)
-            )
-        return Ending(OutcomeLabel.ANSWERED, answer)
-
-    def _refuse_unread(
-        self,
-        question: Question,
-        served: ServedVersion,
-        named: Deadline | None,
-        call: _Call,
-        principal: Principal,
-    ) -> Rejected | None:
-        """Refuse under overload before decoding, which is most of what a refusal costs."""
+        Raises:
+            DeadlineTooShortError: It must be in another unit.
+        """
         if named is not None:
             served.check_possible(named, certainly=True)
-        arrived_at_ns = call.arrived_at_ns
-        call.deadline_at_ns = served.deadline_at_ns(
-            named, began_at_ns=question.began_at_ns, arrived_at_ns=arrived_at_ns
+        scored.deadline_at_ns = served.deadline_at_ns(
+            named, began_at_ns=question.began_at_ns, arrived_at_ns=scored.arrived_at_ns
         )
+
+    def _refuse_unread(
+        self, scored: Scored, served: ServedVersion, named: Deadline | None, principal: Principal
+    ) -> Rejected | None:
+        """Refuse under overload before decoding, which is most of what a refusal costs."""
+        assert scored.deadline_at_ns is not None, "it was set"
         refused = served.driver.refuse_unread(
-            deadline_at_ns=call.deadline_at_ns,
-            arrived_at_ns=arrived_at_ns,
+            deadline_at_ns=scored.deadline_at_ns,
+            arrived_at_ns=scored.arrived_at_ns,
             priority=max(NORMAL, principal.best_priority),
         )
         if refused is not None and named is not None:
             served.check_possible(named)
         return refused
+
+    async def _read_slowly(
+        self, question: Question, scored: Scored, served: ServedVersion, named: Deadline | None
+    ) -> Asked | NotRead:
+        """Decode on another thread, while others are answered."""
+        arrived_at_ns = scored.arrived_at_ns
+        latest_ns = scored.deadline_at_ns or served.latest_ns(named, question.began_at_ns)
+        read = await self._slow_reader.read(
+            question, served, arrived_at_ns=arrived_at_ns, latest_ns=latest_ns
+        )
+        scored.reading_ns = self._clock.now_ns() - arrived_at_ns
+        return read
+
+    def _submit(
+        self,
+        question: Question,
+        scored: Scored,
+        served: ServedVersion,
+        asked: Asked,
+        priority: int,
+    ) -> Ticket:
+        assert scored.deadline_at_ns is not None, "it was set"
+        scored.submitted_at_ns = self._clock.now_ns()
+        served.poison.check(asked.inputs, scored.submitted_at_ns)
+        ticket = served.driver.submit(
+            asked.inputs,
+            rows=asked.rows,
+            deadline_at_ns=scored.deadline_at_ns,
+            arrived_at_ns=scored.arrived_at_ns,
+            priority=priority,
+        )
+        question.on_departure(ticket.cancel)
+        return ticket
+
+    def _answer(
+        self,
+        question: Question,
+        scored: Scored,
+        served: ServedVersion,
+        asked: Asked,
+        outcome: Answered,
+    ) -> Ending:
+        answer = question.encode(served, asked, outcome.outputs, request_id=scored.request_id)
+        arrived_at_ns, execute_ns = scored.arrived_at_ns, outcome.executed_ns
+        total_ns = self._clock.now_ns() - arrived_at_ns
+        decode_ns = scored.submitted_at_ns - arrived_at_ns
+        queue_ns = outcome.queued_ns - decode_ns  # it counts waiting from the arrival
+        served.driver.on_reply(total_ns - queue_ns - execute_ns - scored.reading_ns)
+        self._metrics.versions[served.label].stages.on_answer(
+            decode_ns=decode_ns, queue_ns=queue_ns, execute_ns=execute_ns, total_ns=total_ns
+        )
+        if served.measured is not None and served.measured.stage_times is not None:
+            encode_ns = total_ns - outcome.queued_ns - execute_ns
+            served.measured.stage_times.on_answer(
+                Took(arrived_at_ns, decode_ns, queue_ns, execute_ns, encode_ns)
+            )
+        return Ending(_ANSWERED, answer)
 
     def _check_caller(
         self, served: ServedVersion, asked: Asked, wishes: Wishes, outcome: Unanswered
@@ -347,18 +345,22 @@ class Scorer:
             case _:
                 pass
 
-    def _count(self, model: str, call: _Call, ending: Ending) -> None:
-        served = call.served
-        version = UNKNOWN if served is None else served.response_tag.model_version
-        key = EndedKey(model, version, ending.outcome, ending.reason)
-        took_ns = self._clock.now_ns() - call.arrived_at_ns
-        self._metrics.finished(key, took_ns=took_ns)
-        if served is not None:
-            is_good = kept_objective(
-                ending,
-                took_ns=took_ns,
-                allowed_ns=call.allowed_ns,
-                slo_ns=served.slo_ns,
-            )
-            if is_good is not None:
-                self._metrics.judged(model, version, is_good=is_good)
+    def _count(self, model: str, scored: Scored) -> None:
+        ending, served, deadline_at_ns = scored.ending, scored.served, scored.deadline_at_ns
+        took_ns = self._clock.now_ns() - scored.arrived_at_ns
+        if served is None:
+            key = EndedKey(model, UNKNOWN, ending.outcome, ending.reason)
+            self._metrics.finished(key, took_ns=took_ns)
+            return
+        served.use.end()
+        counts = self._metrics.versions[served.label]
+        if ending.outcome is _ANSWERED:
+            counts.on_answer(took_ns)
+        else:
+            counts.on_end(ending.outcome, ending.reason, took_ns=took_ns)
+        allowed_ns = None if deadline_at_ns is None else deadline_at_ns - scored.arrived_at_ns
+        is_good = kept_objective(
+            ending, took_ns=took_ns, allowed_ns=allowed_ns, slo_ns=served.slo_ns
+        )
+        if is_good is not None:
+            counts.slo.judge(is_good=is_good)

@@ -59,6 +59,10 @@ class ServedVersion:
     """What runs it, with its counts; ``None`` where nobody counts."""
     slo_ns: Nanoseconds = field(init=False)
     """Of the objective; converted once, for every request asks for it."""
+    is_slow_to_read: bool = field(init=False)
+    """Whether other threads decode its questions; see ``Model``."""
+    label: tuple[str, str] = field(init=False)
+    """Model and version, as metrics are labelled."""
     response_tag: ResponseTag = field(init=False)
     outputs: AskableOutputs = field(init=False)
     headers: tuple[tuple[str, str], ...] = field(init=False)
@@ -69,6 +73,8 @@ class ServedVersion:
         tag = self.model.tag
         object.__setattr__(self, "slo_ns", self.objective.slo_ns)
         object.__setattr__(self, "outputs", AskableOutputs(self.model))
+        object.__setattr__(self, "is_slow_to_read", self.model.is_slow_to_read)
+        object.__setattr__(self, "label", (str(tag.name), str(tag.version)))
         object.__setattr__(
             self,
             "response_tag",

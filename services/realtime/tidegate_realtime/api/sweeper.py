@@ -54,10 +54,10 @@ class Sweeper:
     def add(self, exchange: Exchange) -> None:
         """Take a request whose headers have been read."""
         exchange.bodies = self.bodies
-        self._young[exchange] = None
-        if self._empty.is_set():
+        if not self._young and self._empty.is_set():
             self._empty.clear()
             self._occupied.set()
+        self._young[exchange] = None
 
     def remove(self, exchange: Exchange) -> None:
         """Let go of a request that has ended, and of its body."""
