@@ -39,10 +39,9 @@ def test_what_follows_from_a_sample_is_told_beside_what_was_measured(
     told = answer(capsys)
     measured = told["measured"]
     assert (told["rows"], told["files"], told["model"]) == (ROWS, 1, "double@1")
-    assert 800 <= measured["rows"] <= 810
+    assert 0 < measured["rows"] <= ROWS
     assert (measured["workers"], measured["bad_rows"]) == (1, 0)
-    assert told["rows_per_s"] == pytest.approx(measured["rows"] / measured["seconds"])
-    assert measured["start_s"] < told["wall_low_s"] <= told["wall_s"] <= told["wall_high_s"]
+    assert measured["start_s"] < told["wall_low_s"] < told["wall_s"] < told["wall_high_s"]
     assert told["wall_s"] == pytest.approx(measured["start_s"] + ROWS / told["rows_per_s"])
     assert told["peak_rss_bytes"] > 1e7
     assert told["output_bytes"] == measured["output_bytes"] * ROWS // measured["rows"] > 0
@@ -62,7 +61,7 @@ def test_an_estimate_leaves_nothing_behind(
     assert run(question(place)) == 0
     told = capsys.readouterr().out
     assert f"{ROWS} rows in 1 file, 9 chunks, with double@1" in told
-    assert "Measured: 80" in told
+    assert "Measured: " in told
     assert "look it up again" in told, "the prices are older than three months"
     assert not Path(place.output).exists()
     assert not Path(place.store, "jobs").exists()
@@ -81,5 +80,18 @@ def test_what_a_submission_would_refuse_an_estimate_refuses(
 def test_a_short_limit_still_foretells_from_what_was_scored(
     place: Place, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(question(place, "--limit-s", "0.001", "--json")) == 0
-    assert 0 < answer(capsys)["measured"]["rows"] < 800
+    assert run(question(place, "--limit-s", "0.001", "--workers", "1", "--json")) == 0
+    assert answer(capsys)["measured"]["rows"] > 0
+
+
+def test_an_estimate_is_of_the_right_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TIDEGATE_CACHE_DIR", str(tmp_path / "cache"))
+    place = new_place(tmp_path / "large", 200_000, row_group_rows=20_000)
+    options = ["--model", "double@stable", "--input", place.input, "--output", place.output]
+    options += ["--store", place.store, "--workers", "2", "--json"]
+    assert run(["batch", "estimate", *options]) == 0
+    foretold = answer(capsys)
+    assert run(["batch", "submit", *options[:-1], "--engine", "local", "--wait", "--json"]) == 0
+    assert 1 / 4 < answer(capsys)["seconds"] / foretold["wall_s"] < 4, "and no guess"

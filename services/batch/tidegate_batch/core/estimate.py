@@ -1,19 +1,21 @@
 """What a job will take, from a sample of it that was really scored."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from decimal import Decimal
+from math import sqrt
 from typing import Final
 
 import msgspec
 
 from tidegate_batch.core.names import chunk_id
-from tidegate_batch.core.outlook import Outlook
 from tidegate_batch.core.planning import Piece, PlannedChunk
 
 LONGEST_CHUNK_S: Final = 60.0
 """What a chunk is meant to take at most: half of its lease."""
-_PARTS: Final = 8
-"""Chunks of the sample for each worker, and for each chunk of the job: enough for a spread."""
+_LADDER: Final = (64, 256, 1024, 4096)
+"""Rows of the short chunks of a sample; the first of each worker warms it up and is not counted."""
+_LEAST_ERROR: Final = 0.1
+_MOST_ERROR: Final = 0.8
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,8 +24,9 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     rows: int
     bad_rows: int
     chunks: int
+    """Short ones first, then whole ones."""
     seconds: float
-    """Of scoring, the start of the workers excluded."""
+    """Of all workers together, the first chunk of each excluded."""
     start_s: float
     """From the start of the workers to their first chunk."""
     workers: int
@@ -75,36 +78,33 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def sample_chunks(
-    chunks: Sequence[PlannedChunk], *, rows: int, size: int
+    chunks: Sequence[PlannedChunk], *, workers: int, rows: int
 ) -> tuple[PlannedChunk, ...]:
-    """Choose rows from all over a plan, as small chunks of their own, in input order.
+    """Choose chunks from all over a plan: for each worker a few short ones, then whole ones.
+
+    Short ones come first, so that a model that is too slow for a whole chunk within the time is
+    measured all the same; two lengths and more tell what a chunk costs from what its rows do.
 
     Args:
         chunks: The plan's.
-        rows: About how many; all of them if there are no more.
-        size: Most rows of a chunk of the sample.
+        workers: How many score at once.
+        rows: About how many in whole chunks.
+
+    Returns:
+        Chunks with names of their own; no row is in two of them.
     """
-    count = min(len(chunks), -(-rows // size))
-    if not count:
-        return ()
+    lengths = [length for length in _LADDER for _ in range(workers)]
+    whole = -(-rows // max(chunk.rows for chunk in chunks)) if chunks else 0
+    count = min(len(chunks), len(lengths) + max(whole, workers))
     chosen = [chunks[place * len(chunks) // count] for place in range(count)]
-    each = -(-rows // count)
-    small = [pieces for chunk in chosen for pieces in _divided(_first(chunk, each), size)]
+    cut = [
+        _first(chunk, lengths[place] if place < len(lengths) else chunk.rows)
+        for place, chunk in enumerate(chosen)
+    ]
     return tuple(
         PlannedChunk(chunk=chunk_id(place), rows=sum(p.rows for p in pieces), pieces=tuple(pieces))
-        for place, pieces in enumerate(small)
+        for place, pieces in enumerate(cut)
     )
-
-
-def sample_size(rows_per_s: float, *, chunk_rows: int, seconds: float) -> int:
-    """Return how large the chunks of a sample should be, so that each worker scores several.
-
-    Args:
-        rows_per_s: Of one worker, as far as is known.
-        chunk_rows: Of the job's chunks; an eighth of it is the most.
-        seconds: How long the sample may take.
-    """
-    return max(1, min(chunk_rows // _PARTS, int(rows_per_s * seconds / _PARTS)))
 
 
 def _first(chunk: PlannedChunk, rows: int) -> list[Piece]:
@@ -117,32 +117,60 @@ def _first(chunk: PlannedChunk, rows: int) -> list[Piece]:
     return pieces
 
 
-def _divided(pieces: Sequence[Piece], size: int) -> Iterator[list[Piece]]:
-    """Cut rows into ranges of at most ``size``, none over the end of a file."""
-    for piece in pieces:
-        for first in range(0, piece.rows, size):
-            yield [
-                Piece(
-                    input=piece.input,
-                    first_row=piece.first_row + first,
-                    rows=min(size, piece.rows - first),
-                )
-            ]
+class Pace(msgspec.Struct, frozen=True, kw_only=True):
+    """What a chunk takes one worker while the others are at work: so much, and so much a row."""
+
+    chunk_s: float
+    row_s: float
+    error: float
+    """Twice the standard error of the sample's chunks around it, as a share; at least a tenth,
+    for what a few seconds cannot see: caches, neighbours, files of another kind."""
+
+    @classmethod
+    def of(cls, chunks: Sequence[tuple[int, float]]) -> "Pace":
+        """Fit rows and seconds of measured chunks, by least squares of the relative error.
+
+        Args:
+            chunks: Rows and seconds of each; at least one, all above 0.
+        """
+        chunk_s, row_s = _fitted(chunks)
+        if chunk_s < 0 or row_s <= 0:  # too few lengths, or noise: rows alone
+            chunk_s, row_s = 0.0, sum(s for _, s in chunks) / sum(rows for rows, _ in chunks)
+        off = [seconds / (chunk_s + row_s * rows) - 1 for rows, seconds in chunks]
+        spread = sqrt(sum(share**2 for share in off) / max(1, len(off) - 2))
+        error = 2 * spread / sqrt(len(off))
+        return cls(chunk_s=chunk_s, row_s=row_s, error=min(max(error, _LEAST_ERROR), _MOST_ERROR))
+
+    def seconds(self, rows: int) -> float:
+        """Return what a chunk of so many rows takes."""
+        return self.chunk_s + self.row_s * rows
 
 
-def advised_chunk_rows(chunk_rows: int, *, rows_per_s: float, workers: int) -> int:
-    """Halve a chunk until one worker is expected to score it within a minute."""
-    while chunk_rows > 1 and chunk_rows * workers / rows_per_s > LONGEST_CHUNK_S:
+def _fitted(chunks: Sequence[tuple[int, float]]) -> tuple[float, float]:
+    """Return intercept and slope of the weighted regression, each chunk weighing 1/seconds²."""
+    weights = [seconds**-2 for _, seconds in chunks]
+    total = sum(weights)
+    mean_rows = sum(w * rows for w, (rows, _) in zip(weights, chunks, strict=True)) / total
+    mean_s = sum(w * s for w, (_, s) in zip(weights, chunks, strict=True)) / total
+    spread = sum(w * (rows - mean_rows) ** 2 for w, (rows, _) in zip(weights, chunks, strict=True))
+    if not spread:
+        return 0.0, 0.0
+    row_s = sum(
+        w * (rows - mean_rows) * (s - mean_s) for w, (rows, s) in zip(weights, chunks, strict=True)
+    )
+    return mean_s - mean_rows * row_s / spread, row_s / spread
+
+
+def advised_chunk_rows(chunk_rows: int, pace: Pace) -> int:
+    """Halve a chunk until a worker is expected to score it within a minute."""
+    while chunk_rows > 1 and pace.seconds(chunk_rows) > LONGEST_CHUNK_S:
         chunk_rows = -(-chunk_rows // 2)
     return chunk_rows
 
 
-def wall_range(outlook: Outlook, *, start_s: float) -> tuple[float, float, float]:
-    """Return how long the whole takes, and the early and the late end of its range, in seconds.
-
-    Without a spread the sample says nothing of the range: then half and twice are given, which
-    claims little.
-    """
-    low_s = outlook.eta_s / 2 if outlook.eta_low_s is None else outlook.eta_low_s
-    high_s = outlook.eta_s * 2 if outlook.eta_high_s is None else outlook.eta_high_s
-    return start_s + outlook.eta_s, start_s + low_s, start_s + high_s
+def scoring_s(chunks: Sequence[PlannedChunk], pace: Pace, *, workers: int) -> float:
+    """Return how long the chunks take so many workers, none of which waits but at the end."""
+    if not chunks:
+        return 0.0
+    mean_s = sum(pace.seconds(chunk.rows) for chunk in chunks) / len(chunks)
+    return mean_s * -(-len(chunks) // workers)

@@ -1,5 +1,6 @@
 """``tidegate batch estimate``: what a job will take, from a sample that is really scored."""
 
+from collections.abc import Callable
 from datetime import date
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final, Unpack
@@ -7,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Unpack
 import click
 
 from tidegate.cli.output import emit, examples
-from tidegate_batch.core.estimate import Cost, Estimate, advised_chunk_rows, wall_range
+from tidegate_batch.core.estimate import Cost, Estimate, advised_chunk_rows, scoring_s
 from tidegate_batch.core.wording import counted, lasting, lasting_from_to, sized
 from tidegate_batch.main.options import common_options, open_session
 from tidegate_batch.main.submitting import Request, build_submission, request_options
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 _INSTANCE: Final = "c7g.2xlarge"
 _REGION: Final = "us-east-1"
 _CENT: Final = Decimal("0.01")
+_EXACT: Final = Decimal("0.0001")
 _SECONDS_PER_HOUR: Final = 3600
 
 
@@ -69,19 +71,19 @@ def estimate(**options: Unpack[_Estimate]) -> None:
     """
     from tidegate.prices import bundled_prices
     from tidegate_batch.main.display import build_display
-    from tidegate_batch.main.wiring import available_cores, build_crew
+    from tidegate_batch.main.wiring import build_crew
     from tidegate_batch.pipeline.sampling import measure
 
     session = open_session(options)
     prices = bundled_prices()
     price = prices.of(options["instance"], region=options["region"])  # before a second is spent
     settings = session.batch.model_copy(update={"engine": "local"})
-    crew = build_crew(settings, cache_dir=session.cache_dir)  # for its numbers alone
+    crew = build_crew(settings, cache_dir=session.cache_dir)
     display = build_display(session.parts.clock)
     try:
         sample = measure(
             build_submission(session, options),
-            lambda: build_crew(settings, cache_dir=session.cache_dir),
+            crew,
             store_url=session.store_url,
             parts=session.parts,
             display=display,
@@ -89,47 +91,50 @@ def estimate(**options: Unpack[_Estimate]) -> None:
         )
     finally:
         display.close()
-    today, cores = session.parts.wall.utc_now().date(), available_cores()
-    answer = _estimate(sample, crew, _cost(sample, price, prices, cores=cores, today=today))
+    today = session.parts.wall.utc_now().date()
+    answer = _estimate(
+        sample, crew, lambda low_s, high_s: _cost(low_s, high_s, price, prices, today=today)
+    )
     emit(answer, json_to=options["json_to"], text=_describe(answer))
 
 
-def _estimate(sample: "Sample", crew: "Crew", cost: Cost) -> Estimate:
-    measured, plan = sample.measured, sample.plan
-    wall_s, low_s, high_s = wall_range(sample.outlook, start_s=measured.start_s)
+def _estimate(sample: "Sample", crew: "Crew", cost: Callable[[float, float], Cost]) -> Estimate:
+    measured, plan, pace = sample.measured, sample.plan, sample.pace
     chunk_rows = sample.spec.request.chunk_rows
+    scoring = scoring_s(plan.chunks, pace, workers=crew.workers)
+    low_s = measured.start_s + scoring * (1 - pace.error)
+    high_s = measured.start_s + scoring * (1 + pace.error)
     return Estimate(
         model=str(sample.spec.model),
         rows=plan.rows,
         files=len(plan.inputs),
         chunks=len(plan.chunks),
         chunk_rows=chunk_rows,
-        rows_per_s=sample.outlook.rows_per_s,
-        wall_s=wall_s,
+        rows_per_s=plan.rows / scoring,
+        wall_s=measured.start_s + scoring,
         wall_low_s=low_s,
         wall_high_s=high_s,
         peak_rss_bytes=measured.peak_rss_bytes * crew.workers,
         output_bytes=measured.output_bytes * plan.rows // measured.rows,
-        advised_chunk_rows=advised_chunk_rows(
-            chunk_rows, rows_per_s=sample.outlook.rows_per_s, workers=measured.workers
-        ),
-        cost=cost,
+        advised_chunk_rows=advised_chunk_rows(chunk_rows, pace),
+        cost=cost(low_s, high_s),
         measured=measured,
     )
 
 
 def _cost(
-    sample: "Sample", price: "PriceRecord", prices: "Prices", *, cores: int, today: date
+    low_s: float, high_s: float, price: "PriceRecord", prices: "Prices", *, today: date
 ) -> Cost:
-    _, low_s, high_s = wall_range(sample.outlook, start_s=sample.measured.start_s)
-    share = cores / price.vcpus if price.vcpus else 1.0
+    from tidegate_batch.main.wiring import available_cores
+
+    share = available_cores() / price.vcpus if price.vcpus else 1.0
 
     def dollars(seconds: float, usd_per_hour: Decimal) -> Decimal:
-        return usd_per_hour * Decimal(seconds * share) / _SECONDS_PER_HOUR
+        return (usd_per_hour * Decimal(seconds * share) / _SECONDS_PER_HOUR).quantize(_EXACT)
 
     return Cost(
-        usd_low=dollars(low_s, price.lowest).quantize(Decimal("0.0001")),
-        usd_high=dollars(high_s, price.on_demand).quantize(Decimal("0.0001")),
+        usd_low=dollars(low_s, price.lowest),
+        usd_high=dollars(high_s, price.on_demand),
         instance=price.instance,
         region=price.region,
         share=share,
@@ -154,11 +159,12 @@ def _describe(answer: Estimate) -> str:
     ]
     if answer.cost:
         lines += _cost_lines(answer.cost)
+    workers, threads = counted(measured.workers, "worker"), counted(measured.threads, "thread")
     lines.append(
-        f"Measured: {measured.rows} rows in {counted(measured.chunks, 'small chunk')}, "
-        f"{measured.seconds:.1f} s by {counted(measured.workers, 'worker')} of this machine, each "
-        f"with {counted(measured.threads, 'thread')} and at most {sized(measured.peak_rss_bytes)}, "
-        f"after a start of {measured.start_s:.1f} s; written to this machine's disk."
+        f"Measured: {measured.rows} rows in {counted(measured.chunks, 'chunk')}, "
+        f"{measured.seconds:.1f} s in all by {workers} of this machine, each with {threads} and "
+        f"at most {sized(measured.peak_rss_bytes)}, after a start of {measured.start_s:.1f} s; "
+        "written to this machine's disk."
     )
     if measured.bad_rows:
         lines.append(f"{counted(measured.bad_rows, 'row')} of the sample could not be scored.")
@@ -171,12 +177,13 @@ def _describe(answer: Estimate) -> str:
 
 
 def _cost_lines(cost: Cost) -> list[str]:
-    low, high = (max(usd.quantize(_CENT), _CENT) for usd in (cost.usd_low, cost.usd_high))
+    low, high = (usd.quantize(_CENT) for usd in (cost.usd_low, cost.usd_high))
+    usd = f"{low} to {high} USD" if high >= _CENT else "less than a cent"
     per_hour = f"{cost.usd_per_hour_low} (spot) to {cost.usd_per_hour_high} (on demand) USD/h"
     part = "a" if cost.share == 1 else f"{cost.share:.2g} of a"
     stale = f", {cost.age_days} days ago: look it up again" if _is_stale(cost) else ""
     return [
-        f"  cost      {low} to {high} USD for {part} {cost.instance}, were it as fast as this",
+        f"  cost      {usd} for {part} {cost.instance}, were it as fast as this",
         f"  price     {per_hour} in {cost.region} on {cost.taken_on}{stale}",
     ]
 

@@ -24,9 +24,9 @@ from tidegate.objects.port import ObjectStore
 from tidegate.units import ms_to_ns, ns_to_seconds, seconds_to_ns
 from tidegate_batch.core.chunks import QueueStatistics
 from tidegate_batch.core.errors import JobCancelledError
-from tidegate_batch.core.estimate import Measured, sample_chunks, sample_size
+from tidegate_batch.core.estimate import Measured, Pace, sample_chunks
 from tidegate_batch.core.names import JobId
-from tidegate_batch.core.outlook import Outlook, outlook
+from tidegate_batch.core.outlook import Outlook
 from tidegate_batch.core.planning import PlannedChunk
 from tidegate_batch.core.records import Commit, JobSpec, Plan
 from tidegate_batch.pipeline.cancelling import cancel
@@ -42,8 +42,8 @@ from tidegate_batch.ports import Display
 
 DEFAULT_LIMIT_S: Final = 5.0
 SAMPLED_CHUNKS: Final = 2
-_PROBED_ROWS: Final = 64
-"""For each worker, to learn how many rows fit the time."""
+_SHORTEST_S: Final = 1e-6
+"""Less is no measurement; a clock that only tests move may say 0."""
 _BYTES_PER_RSS_UNIT: Final = 1 if sys.platform == "darwin" else 1024
 
 
@@ -53,14 +53,13 @@ class Sample:
 
     spec: JobSpec
     plan: Plan
-    outlook: Outlook
-    """For all rows of the plan."""
+    pace: Pace
     measured: Measured
 
 
 def measure(
     submission: Submission,
-    build_crew: Callable[[], Crew],
+    crew: Crew,
     *,
     store_url: str,
     parts: Parts,
@@ -71,7 +70,7 @@ def measure(
 
     Args:
         submission: What would be submitted; nothing is written to its store or output.
-        build_crew: Makes who scores, twice: an engine that was closed is not used again.
+        crew: Who scores; it cannot be used again.
         store_url: Where the model lies.
         parts: Stores and clocks.
         display: Shows the sample's progress.
@@ -85,19 +84,15 @@ def measure(
     with TemporaryDirectory(prefix="tidegate-estimate-") as folder:
         asked = spec_of(submission, store=store, parts=parts)
         plan = make_plan(asked, parts=parts, store_url=store_url)
-        crew = build_crew()
         scratch = _Scratch(asked, plan, folder=folder, parts=parts)
         scratch.copy_model(store)
-        chunk_rows = asked.request.chunk_rows
-        probe = sample_chunks(plan.chunks, rows=crew.workers * _PROBED_ROWS, size=_PROBED_ROWS)
-        probed = scratch.run(probe, crew, _Limited(display, parts.clock, limit_s))
         sample = sample_chunks(
             plan.chunks,
-            rows=SAMPLED_CHUNKS * chunk_rows,
-            size=sample_size(_speed(probed), chunk_rows=chunk_rows, seconds=limit_s),
+            workers=crew.workers,
+            rows=SAMPLED_CHUNKS * asked.request.chunk_rows,
         )
         began_s = parts.wall.utc_now().timestamp()
-        commits = scratch.run(sample, build_crew(), _Limited(display, parts.clock, limit_s))
+        commits = scratch.run(sample, crew, _Limited(display, parts.clock, limit_s))
     return _summed_up(asked, plan, commits, crew=crew, began_s=began_s)
 
 
@@ -177,41 +172,44 @@ def _nothing() -> None:
     """Stop nothing: no job runs yet."""
 
 
-def _speed(commits: Sequence[Commit]) -> float:
-    """Return the rows a second of one worker."""
-    took_s = sum(ns_to_seconds(ms_to_ns(commit.timings.total_ms)) for commit in commits)
-    return sum(commit.rows_in for commit in commits) / took_s if took_s else 1.0
-
-
 def _summed_up(
     spec: JobSpec, plan: Plan, commits: Sequence[Commit], *, crew: Crew, began_s: float
 ) -> Sample:
-    ends = [(_at_s(commit), commit.rows_in) for commit in commits]
-    starts = [_at_s(c) - ns_to_seconds(ms_to_ns(c.timings.total_ms)) for c in commits]
-    foretold = (
-        outlook(ends, began_s=min(starts), now_s=max(at for at, _ in ends), rows_left=plan.rows)
-        if commits
-        else None
-    )
-    if foretold is None:
+    warm = _without_the_first_of_each_worker(commits) or commits
+    if not warm:
         raise PartUnavailableError(
-            "not one chunk of the sample was scored, so nothing can be foretold. Try again, or "
-            "submit the job and watch it."
+            "not one chunk of the sample was scored, so nothing can be foretold. Are there rows? "
+            "Else try again, or submit the job and watch it."
         )
-    rows = sum(commit.rows_in for commit in commits)
+    starts = [_at_s(commit) - _took_s(commit) for commit in commits]
     measured = Measured(
-        rows=rows,
-        bad_rows=sum(commit.rows_dlq for commit in commits),
-        chunks=len(commits),
-        seconds=rows / foretold.rows_per_s,
+        rows=sum(commit.rows_in for commit in warm),
+        bad_rows=sum(commit.rows_dlq for commit in warm),
+        chunks=len(warm),
+        seconds=sum(_took_s(commit) for commit in warm),
         start_s=max(0.0, min(starts) - began_s),
         workers=len({commit.worker for commit in commits}),
         threads=crew.threads,
-        output_bytes=sum(commit.data.bytes for commit in commits),
+        output_bytes=sum(commit.data.bytes for commit in warm),
         peak_rss_bytes=resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * _BYTES_PER_RSS_UNIT,
     )
-    return Sample(spec=spec, plan=plan, outlook=foretold, measured=measured)
+    pace = Pace.of([(commit.rows_in, _took_s(commit)) for commit in warm])
+    return Sample(spec=spec, plan=plan, pace=pace, measured=measured)
+
+
+def _without_the_first_of_each_worker(commits: Sequence[Commit]) -> list[Commit]:
+    seen: set[str] = set()
+    warm = []
+    for commit in sorted(commits, key=_at_s):
+        if commit.worker in seen:
+            warm.append(commit)
+        seen.add(commit.worker)
+    return warm
 
 
 def _at_s(commit: Commit) -> float:
     return datetime.fromisoformat(commit.committed_at).timestamp()
+
+
+def _took_s(commit: Commit) -> float:
+    return max(ns_to_seconds(ms_to_ns(commit.timings.total_ms)), _SHORTEST_S)
