@@ -29,6 +29,9 @@ FORMATS: dict[str, type[msgspec.Struct]] = {
     "plan": Plan,
     "commit": Commit,
     "manifest": JobManifest,
+    "spec-text": JobSpec,
+    "plan-text": Plan,
+    "manifest-text": JobManifest,
 }
 every_format = pytest.mark.parametrize(("name", "kind"), list(FORMATS.items()), ids=list(FORMATS))
 
