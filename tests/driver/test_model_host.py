@@ -142,7 +142,7 @@ async def test_what_is_still_going_on_can_be_told_at_the_end() -> None:
         assert (it.host.loading, it.host.hosted) == (["risk@8"], ["risk@7"])
 
 
-@pytest.mark.parametrize("comes_after_s", [700.0, 1e9])
+@pytest.mark.parametrize("comes_after_s", [700.0, 1e5])
 async def test_a_fetch_that_hangs_stops_nobody_else_for_long(comes_after_s: float) -> None:
     async with hosting() as it:
         it.versions.move("other", stable=1)

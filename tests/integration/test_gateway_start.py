@@ -14,11 +14,12 @@ from tests.fixtures.gateways import command, free_port, publish_models
 from tidegate.artifacts.store import ArtifactStore
 from tidegate.cli import run
 from tidegate.clock.system import SystemClock
-from tidegate.errors import SettingError
+from tidegate.errors import BackendError, SettingError
 from tidegate.ids import Alias, ModelName
 from tidegate.objects.local import LocalObjectStore
 from tidegate.publishing.publish import Candidate, publish
 from tidegate_realtime.api.servers.granian import check_loop
+from tidegate_realtime.main.gateway import tell
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +118,27 @@ def test_one_port_cannot_have_both_listeners(
     port = str(free_port())
     assert serve(store, "--port", port, "--admin-port", port, ports=False) == 2
     assert "both" in capsys.readouterr().err
+
+
+def test_a_model_that_is_not_loaded_in_time_ends_the_start_with_the_setting(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "tidegate.toml"
+    config.write_text('[serve]\nload_limit_ms = 1\nmodels = ["echo"]\n')  # less than any load takes
+    assert serve(store, "--config", str(config)) == 1
+    told = capsys.readouterr().err
+    assert "echo@1 has not been loaded within 0.001 s. Raise serve.load_limit_ms" in told
+    assert "(code: model_failed)" in told
+
+
+def test_what_ended_a_start_is_told_where_the_process_must_be_left_at_once(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert tell(BackendError("it hangs")) == 1
+    assert tell(SettingError("it cannot be meant")) == 2
+    assert capsys.readouterr().err == (
+        "error: it hangs (code: model_failed)\nerror: it cannot be meant (code: setting_invalid)\n"
+    )
 
 
 def test_an_empty_store_says_how_to_publish(

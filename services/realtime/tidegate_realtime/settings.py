@@ -68,6 +68,8 @@ class ServeSettings(Section):
     503. At least the largest batch, which could never fill up otherwise."""
     follow_aliases_ms: int = Field(1_000, ge=0)
     """Pause between two looks at where the aliases point; 0: only when the server starts."""
+    load_limit_ms: int = Field(600_000, ge=1)
+    """How long a version may take to be loaded, and after that to be warmed up, before it fails."""
     memory_limit_mb: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     """For the files of all loaded versions together; none: no limit."""
     drain_limit_ms: int = Field(25_000, ge=0)

@@ -5,13 +5,15 @@ import gc
 import os
 import signal
 import socket
+import sys
 from collections.abc import Sequence
 from random import Random
-from typing import Final
+from typing import Final, NoReturn
 
 import click
 
 from tidegate.cli.exits import ExitCode
+from tidegate.cli.failures import catching
 from tidegate.clock.system import SystemClock
 from tidegate.observability import get_logger
 from tidegate.units import ms_to_ns
@@ -71,16 +73,20 @@ async def _serve(
     tasks: asyncio.TaskGroup,
 ) -> None:
     """Listen: operators first, who see the models come; callers last, when all are warm."""
+    failure: Exception | None = None
     admin = await build_admin(plan, parts, admin_socket)
     operating = tasks.create_task(_until_stopped(admin, stopping), name="admin listener")
     try:
         await _start(parts, stopping, tasks)
         if not stopping.is_set():
             await _answer(plan, parts, stopping, tasks)
+    except Exception as error:
+        failure = error
+        raise
     finally:
         stopping.set()
         admin.stop()
-        await _close(parts)  # whoever waits for a load there is told that there will be none
+        await _close(parts, failure)  # who waits for a load there is told that there will be none
         await asyncio.wait({operating})  # cancelled, it would leave its socket to the loop
 
 
@@ -193,14 +199,24 @@ async def _drain(
             task.cancel()
 
 
-async def _close(parts: Parts) -> None:
+async def _close(parts: Parts, failure: Exception | None) -> None:
     try:
         async with asyncio.timeout(CLOSE_LIMIT_S):
             await parts.host.aclose()
             await parts.edge.slow_reader.aclose()
     except TimeoutError:
         # No thread can be stopped, and the interpreter would wait for it for ever.
-        os._exit(_give_up(parts.host.hosted, parts.host.loading))
+        given_up = _give_up(parts.host.hosted, parts.host.loading)
+        os._exit(given_up if failure is None else tell(failure))
+
+
+def tell(failure: Exception) -> int:
+    """Say why the process ends, where nobody above would come to it; return its exit code."""
+
+    def fail() -> NoReturn:
+        raise failure
+
+    return catching(fail, sys.argv[1:])
 
 
 def _give_up(stuck: Sequence[str], loading: Sequence[str]) -> ExitCode:

@@ -63,6 +63,7 @@ def build_parts(
         shelf=CatalogueShelf(edge.catalogue, edge.metrics),
         clock=clock,
         tasks=tasks,
+        load_limit_ns=ms_to_ns(plan.serve.load_limit_ms),
     )
     return Parts(edge=edge, host=host, source=source)
 

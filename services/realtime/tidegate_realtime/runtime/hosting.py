@@ -3,9 +3,8 @@
 Each copy has one task, which is its whole life in the order in which it is lived: fetch, load, warm
 up, serve until it is to leave, end what is bound to it, close. Fetching and loading are never
 cancelled: no thread can be stopped, and what it brings must be closed by somebody. But only one
-copy is brought at a time, so that a fetch that hangs is not waited for beyond a limit: the copy
-fails, and when it is tried again the same fetch is waited for, which costs no other thread. Warming
-up is given up between two calls of the model.
+copy is brought at a time, so that no step is waited for beyond a limit (``bringing``): the copy
+fails, and is tried again. Warming up is given up between two calls of the model.
 """
 
 import asyncio
@@ -14,7 +13,7 @@ from collections.abc import Sequence
 from typing import Final, Generic, assert_never
 
 from tidegate.clock import Clock
-from tidegate.errors import ModelNotFoundError, PartUnavailableError, TidegateError
+from tidegate.errors import ModelNotFoundError, TidegateError
 from tidegate.ids import Alias, ModelName, ModelRef, Version
 from tidegate.observability import get_logger
 from tidegate.units import Nanoseconds, ns_to_ms, ns_to_seconds
@@ -23,13 +22,12 @@ from tidegate_realtime.core.hosting import Copy, State
 from tidegate_realtime.core.lifecycle import Lifecycle
 from tidegate_realtime.core.lifecycle_commands import Command, Fetch, Leave, Load, Show, WakeAt
 from tidegate_realtime.runtime.alarm import Alarm
+from tidegate_realtime.runtime.bringing import LOAD_LIMIT_NS, Bringing, report_bug
 from tidegate_realtime.runtime.hosting_ports import FilesT, HostedT, Shelf, VersionSource
 
 log: Final = get_logger(__name__)
 READY: Final = "ready"
 """How a load is counted that did not fail."""
-FETCH_LIMIT_S: Final = 600.0
-"""10 GB in this time are 17 MB/s. Whatever takes longer would keep every other version waiting."""
 
 
 class _Life(Generic[HostedT]):
@@ -43,6 +41,7 @@ class _Life(Generic[HostedT]):
         self.patience: asyncio.Timeout | None = None
         """Ends a warm-up that nobody wants any more."""
         self.hosted: HostedT | None = None
+        self.has_served = False
 
     def leave(self) -> None:
         """Let the task go on to its end."""
@@ -63,6 +62,7 @@ class ModelHost(Generic[FilesT, HostedT]):
         shelf: Shelf[HostedT],
         clock: Clock,
         tasks: asyncio.TaskGroup,
+        load_limit_ns: Nanoseconds = LOAD_LIMIT_NS,
     ) -> None:
         """Put the parts together; nothing happens before ``start``.
 
@@ -72,6 +72,7 @@ class ModelHost(Generic[FilesT, HostedT]):
             shelf: What callers see.
             clock: For pauses and durations.
             tasks: Where the copies live. Leave it only after ``aclose``.
+            load_limit_ns: For loading a version, and for warming it up.
         """
         self.lifecycle = lifecycle
         self.loads: Counter[tuple[str, str]] = Counter()
@@ -81,13 +82,12 @@ class ModelHost(Generic[FilesT, HostedT]):
         self.alias_reads: Counter[tuple[str, str]] = Counter()
         """By model, and ``read`` or ``failed``."""
         self._source = source
+        self._bringing = Bringing(source, tasks, load_limit_ns=load_limit_ns)
         self._shelf = shelf
         self._clock = clock
         self._tasks = tasks
         self._lives: dict[Copy, _Life[HostedT]] = {}
         self._errors: dict[Copy, Exception] = {}
-        self._fetches: dict[str, asyncio.Task[FilesT | Exception]] = {}
-        """Those that have not ended, by ``name@version``; also of copies that have failed."""
         self._asked: dict[ModelRef, asyncio.Task[Copy | Exception]] = {}
         """What operators wait for: several of them for the same end."""
         self._told: dict[ModelName, tuple[list[Version], dict[str, int]]] = {}
@@ -104,7 +104,8 @@ class ModelHost(Generic[FilesT, HostedT]):
     @property
     def loading(self) -> list[str]:
         """Versions that are being fetched or loaded, wanted or not: no thread can be stopped."""
-        return [str(copy) for copy, life in self._lives.items() if life.hosted is None]
+        lives = (str(copy) for copy, life in self._lives.items() if life.hosted is None)
+        return list(dict.fromkeys([*lives, *self._bringing.hanging]))
 
     @property
     def hosted(self) -> list[str]:
@@ -191,8 +192,7 @@ class ModelHost(Generic[FilesT, HostedT]):
         self._obey(self.lifecycle.on_stop(self._clock.now_ns()))
         while self._lives:
             await self._changed.wait()
-        for fetch in self._fetches.values():  # nobody needs what its thread may still bring
-            fetch.cancel()
+        await self._bringing.ended()  # the interpreter would wait for their threads, too
 
     def _on_aliases(self, name: ModelName, pointed: Pointed) -> None:
         asked = self.lifecycle.asked.get(name)
@@ -278,7 +278,11 @@ class ModelHost(Generic[FilesT, HostedT]):
             await life.must_leave.wait()
         except Exception as error:  # whatever it is, it ends this copy and nobody who serves
             failure = error
-        await self._close(copy, life)
+        if life.hosted is not None and not life.has_served:
+            await self._bringing.close(copy, life.hosted)
+        elif life.hosted is not None:
+            await self._close(copy, life.hosted)
+        life.hosted = None
         del self._lives[copy]
         if copy.state is State.LEAVING:
             self._on_gone(copy)
@@ -287,49 +291,29 @@ class ModelHost(Generic[FilesT, HostedT]):
 
     async def _bring(self, copy: Copy, life: _Life[HostedT]) -> None:
         now_ns, lifecycle = self._clock.now_ns, self.lifecycle
-        files = await self._fetched(copy)
+        files = await self._bringing.fetch(copy)
         self._obey(lifecycle.on_fetched(copy, files.size_bytes, self._used_at_ns(), now_ns()))
         await life.may_go_on.wait()
         if copy.state is State.LOADING:
-            life.hosted = await self._source.load(files)
+            life.hosted = await self._bringing.load(copy, files)
             self._obey(lifecycle.on_loaded(copy, now_ns()))
         if copy.state is State.WARMING and life.hosted is not None:
-            await self._warm_up(life.hosted, life)
+            await self._warm_up(copy, life.hosted, life)
         if copy.state is State.WARMING:  # else it is to leave by now
+            life.has_served = True
             self._note_ready(copy, Nanoseconds(now_ns() - life.began_at_ns))
             self._obey(lifecycle.on_warmed(copy, now_ns()))
 
-    async def _fetched(self, copy: Copy) -> FilesT:
-        fetch = self._fetches.get(str(copy))
-        if fetch is None:
-            fetch = self._tasks.create_task(self._fetch(copy), name=f"fetch {copy}")
-            self._fetches[str(copy)] = fetch
-        await asyncio.wait({fetch}, timeout=FETCH_LIMIT_S)
-        if not fetch.done():
-            raise PartUnavailableError(
-                f"The files of {copy} have not come within {FETCH_LIMIT_S:.0f} s; look at the "
-                "store and the network. The fetch goes on, and is waited for at the next try."
-            )
-        found = fetch.result()
-        if isinstance(found, Exception):
-            raise found
-        return found
-
-    async def _fetch(self, copy: Copy) -> FilesT | Exception:
+    async def _warm_up(self, copy: Copy, hosted: HostedT, life: _Life[HostedT]) -> None:
         try:
-            return await self._source.fetch(copy.name, copy.version)
-        except Exception as error:  # whatever it is, it is for the copy that waits
-            return error
-        finally:
-            del self._fetches[str(copy)]
-
-    async def _warm_up(self, hosted: HostedT, life: _Life[HostedT]) -> None:
-        try:
-            async with asyncio.timeout(None) as life.patience:
+            async with asyncio.timeout(self._bringing.limit_s) as life.patience:
                 await self._source.warm_up(hosted)
         except TimeoutError:
-            if not life.must_leave.is_set():
-                raise
+            if life.must_leave.is_set():
+                return
+            if life.patience is not None and life.patience.expired():
+                raise self._bringing.too_slow(copy, "warmed up") from None
+            raise
         finally:
             life.patience = None
 
@@ -346,14 +330,11 @@ class ModelHost(Generic[FilesT, HostedT]):
             if life.hosted is not None and copy.state is State.READY
         }
 
-    async def _close(self, copy: Copy, life: _Life[HostedT]) -> None:
-        if life.hosted is None:
-            return
+    async def _close(self, copy: Copy, hosted: HostedT) -> None:
         try:
-            await self._source.close(life.hosted)
+            await self._source.close(hosted)
         except Exception as error:  # a bug, which must not take the other models down
-            _report_bug(copy, error)
-        life.hosted = None
+            report_bug(copy, error)
 
     def _on_gone(self, copy: Copy) -> None:
         self._errors.pop(copy, None)
@@ -379,7 +360,3 @@ class ModelHost(Generic[FilesT, HostedT]):
         self._errors[copy] = error
         self._obey(commands)
         self._errors = {c: e for c, e in self._errors.items() if c in self.lifecycle.copies}
-
-
-def _report_bug(copy: Copy, error: Exception) -> None:
-    log.error("model_not_closed", model=str(copy), exc_info=error)
