@@ -80,3 +80,17 @@ def test_what_is_possible_is_left_as_it_is() -> None:
     serving.run(2_000, every=33, slow_ms=30)
     assert serving.model.percentile == 0.99
     assert serving.now_ns > seconds_to_ns(10)
+
+
+def test_what_counts_is_a_request_of_usual_size() -> None:
+    model = LatencyModel(percentile=0.99, sizes=(1, 8))
+    for rows in (1, 8):
+        for _ in range(10):
+            model.observe(rows, ms_to_ns(rows), Nanoseconds(0))
+    objective_ns = Nanoseconds(ms_to_ns(20))
+    pace = Pace(model, objective_ns, None, executors=1, limits=BatchLimits())
+    for call in range(300):  # p99 is 3 ms for one row, and 24 for 8; p95 is 8
+        took_ms = 24 if call % 50 == 49 else 8
+        pace.learn(8, ms_to_ns(took_ms), Nanoseconds(0), request_rows=8)
+    assert model.tail_ns(1) < objective_ns
+    assert model.percentile == 0.95

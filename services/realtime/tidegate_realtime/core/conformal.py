@@ -104,8 +104,9 @@ class Calibration:
         ratios = sorted(self._mean_ratios)
         count = len(ratios)
         self.mean_factor = (sum(ratios) + WINDOW - count) / WINDOW
-        self.tail_over_mean = self._upper(ratios)
-        self._target = max(1 / CAUTION, min(CAUTION, self._upper(sorted(self._tail_ratios))))
+        self.tail_over_mean = _upper(ratios, self._from_top)
+        upper = _upper(sorted(self._tail_ratios), self._from_top)
+        self._target = max(1 / CAUTION, min(CAUTION, upper))
         left = (1 - GENTLENESS) ** self._new
         self.tail_factor = self._target + left * (self.tail_factor - self._target)
         self._new = 0
@@ -115,6 +116,10 @@ class Calibration:
             self.spread = max(_LEAST_SPREAD, width / 2)
             self.centre = math.log(ratios[int(_MIDDLE * count)])
 
+    def quantile_over_mean(self, percentile: float) -> float:
+        """Return the quantile of observed / m over all sizes; it sorts, so not for every batch."""
+        return _upper(sorted(self._mean_ratios), _from_top(percentile))
+
     def batches_to_move(self, share: float) -> float:
         """Return after how many batches c will have moved by a share of itself; maybe infinite."""
         gap = abs(self._target - self.tail_factor) / self.tail_factor
@@ -122,10 +127,11 @@ class Calibration:
             return math.inf
         return math.log(1 - share / gap) / math.log(1 - GENTLENESS)
 
-    def _upper(self, in_order: Sequence[float]) -> float:
-        value = in_order[-self._from_top] if len(in_order) >= self._from_top else 1.0
-        return value if len(in_order) == WINDOW else max(1.0, value)
-
 
 def _from_top(percentile: float) -> int:
     return WINDOW - min(WINDOW, bound_rank(percentile, WINDOW)) + 1
+
+
+def _upper(in_order: Sequence[float], from_top: int) -> float:
+    value = in_order[-from_top] if len(in_order) >= from_top else 1.0
+    return value if len(in_order) == WINDOW else max(1.0, value)

@@ -153,16 +153,16 @@ class LatencyModel:
         except KeyError:
             raise self._unmeasured(rows) from None
 
-    def quantile_ns(self, percentile: float) -> Nanoseconds:
-        """Return what that share of the calls of the smallest measured size took at most.
+    def quantile_ns(self, rows: int, percentile: float) -> Nanoseconds:
+        """Return what that share of calls took at most, as the last calls of all sizes show it.
 
-        Of its own samples alone: a first look at a percentile before ``move_to``.
+        A first look at a percentile before ``move_to``.
 
         Raises:
-            IndexError: Nothing was observed.
+            ValueError: As for ``mean_ns``.
         """
-        summary = self._samples[self._measured[0]].summary(percentile)
-        return Nanoseconds(math.ceil(summary.tail * self._calibration.mean_factor))
+        ratio = self._calibration.quantile_over_mean(percentile) / self._calibration.mean_factor
+        return Nanoseconds(math.ceil(self.mean_ns(rows) * ratio))
 
     def move_to(self, percentile: float, now_ns: Nanoseconds) -> None:
         """Promise another percentile from now on; what was observed is kept.

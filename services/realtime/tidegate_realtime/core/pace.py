@@ -26,12 +26,12 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
 from math import hypot, inf, sqrt
-from statistics import NormalDist
 from typing import Final, NamedTuple, TypeAlias
 
 from tidegate.units import NS_PER_MS, NS_PER_SECOND, Nanoseconds
 from tidegate_realtime.core.arrival_rate import ArrivalRate
 from tidegate_realtime.core.cap import Cap, Infeasible, compute_cap
+from tidegate_realtime.core.confidence import caution, deviations
 from tidegate_realtime.core.latency_model import LatencyModel
 from tidegate_realtime.core.limits import BatchLimits
 from tidegate_realtime.core.overhead import Overhead
@@ -42,7 +42,6 @@ LOAD_SHARE: Final = 0.85
 would have no end."""
 _LOAD_VALID_NS: Final = 10 * NS_PER_MS
 """The finest bucket of the arrival rate: asking more often gives the same answer."""
-_STANDARD: Final = NormalDist()
 
 Times: TypeAlias = tuple[int, int]
 """m(b) and L(b) - m(b) of a batch, in nanoseconds."""
@@ -123,7 +122,7 @@ class Pace:
         self.rate = ArrivalRate()
         self.rows_per_second = 0.0
         """The present load, at most 10 ms old."""
-        self.z, self.caution = _STANDARD.inv_cdf(model.percentile) if model else 0.0, 1.0
+        self.z, self.caution = deviations(model.percentile) if model else 0.0, 1.0
         """How many standard deviations a sum of batches may exceed its mean by; and what the
         margin of a promise is multiplied by: more, the more there is to refuse."""
         self.cap: Cap | Infeasible | None = None
@@ -138,7 +137,8 @@ class Pace:
         """What waits with no more than this until its deadline cannot be answered any more."""
         self.sizes: list[int] = []
         """Allowed sizes up to the cap; empty if they are not known."""
-        self._least_caution, self._known = self._caution(1.0), _Known(-1, {}, {})
+        self._least_caution = caution(model.percentile) if model else 1.0
+        self._known = _Known(-1, {}, {})
         self._reach, self._limits, self._overhead = _Reach(), limits, overhead
         self._relenting = Relenting(model.percentile if model else 0.0)
         self._revision = -1
@@ -150,12 +150,12 @@ class Pace:
         """Whether anything can be promised."""
         return bool(self.sizes)
 
-    def learn(self, rows: int, took_ns: int, now_ns: Nanoseconds) -> None:
-        """Learn from a batch that ended."""
+    def learn(self, rows: int, took_ns: int, now_ns: Nanoseconds, *, request_rows: int = 1) -> None:
+        """Learn from a batch that ended; ``request_rows``: what a request usually has."""
         if self.model is not None:
             self.model.observe(rows, took_ns, now_ns)
             self.renew()
-            self._relent(self.model, now_ns)
+            self._relent(self.model, request_rows, now_ns)
 
     def on_arrival(self, rows: int, now_ns: Nanoseconds) -> bool:
         """Count the rows of a request, admitted or not; return whether ``need_rows`` changed."""
@@ -168,12 +168,11 @@ class Pace:
         self.rows_per_second = self.rate.rows_per_second(now_ns)
         return self._follow_load()
 
-    def _relent(self, model: LatencyModel, now_ns: Nanoseconds) -> None:
+    def _relent(self, model: LatencyModel, rows: int, now_ns: Nanoseconds) -> None:
         """Promise as surely as can be kept, if the objective's percentile cannot."""
         assert self.objective_ns is not None
-        if self._relenting.review(model, self.objective_ns - self.overhead_ns, now_ns):
-            self.z = _STANDARD.inv_cdf(model.percentile)
-            self._least_caution = self._caution(1.0)
+        if self._relenting.review(model, rows, self.objective_ns - self.overhead_ns, now_ns):
+            self.z, self._least_caution = deviations(model.percentile), caution(model.percentile)
             self.renew()
 
     def renew(self) -> None:
@@ -268,7 +267,9 @@ class Pace:
         self.known_times()  # those of ``_filling_load`` too
         before, load = self.need_rows, self.rows_per_second
         contenders = load * LOAD_SHARE / capacities[-1]
-        self.caution = self._caution(contenders) if contenders > 1 else self._least_caution
+        self.caution = self._least_caution
+        if contenders > 1 and self.model is not None:
+            self.caution = caution(self.model.percentile, contenders)
         enough = bisect_left(capacities, load)
         carrying_rows = sizes[enough] if enough < len(sizes) else self.cap_rows
         # It rises with the size. To work it out for every size, where each number of rows is one,
@@ -277,16 +278,3 @@ class Pace:
         filled_rows = sizes[filled - 1] if filled else 1
         self.need_rows = min(carrying_rows, max(filled_rows, self.calm_rows))
         return before != self.need_rows
-
-    def _caution(self, contenders: float) -> float:
-        """Return the factor for margins if so many requests try for each place.
-
-        One of them gets it, the one to which the forecast is most favourable. That it misses is
-        as likely as that any of them would: each must have that chance divided by ``contenders``
-        (Bonferroni). Half of what may be missed is left to what moves after the promise: a batch
-        ahead that was made smaller, a cap that fell.
-        """
-        if self.model is None or self.z <= 0:  # the objective is a median or less
-            return 1.0
-        missed = (1 - self.model.percentile) / 2 / contenders
-        return _STANDARD.inv_cdf(1 - missed) / self.z
