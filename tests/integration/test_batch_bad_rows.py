@@ -2,46 +2,32 @@
 
 import dataclasses
 import hashlib
-import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.fakes.engines import AFTER_COMMIT, BEFORE_COMMIT, InlineEngine
-from tests.fixtures import onnx_models
+from tests.fakes.engines import AFTER_COMMIT, BEFORE_COMMIT
 from tests.fixtures.bad_rows import (
     answers_by_id,
     dead_letters_of,
-    publish_for_a_and_b,
     ratio_place,
 )
 from tests.fixtures.batch_jobs import drive, inline_engine, parts_with, run_job
-from tidegate.ids import ModelName, ModelTag, Version
-from tidegate.inference.arrays import Array, Tensors
-from tidegate.inference.model import Model
-from tidegate.inference.runner import (
-    DeviceLostError,
-    ModelRunner,
-    OutOfMemoryError,
-    RunControl,
-)
 from tidegate.objects.opening import open_store
-from tidegate_batch.core.chunks import RETRY_LIMIT
-from tidegate_batch.core.errors import ChunkFailedError, TooManyBadRowsError
-from tidegate_batch.core.names import JobId
+from tidegate_batch.core.errors import TooManyBadRowsError
 from tidegate_batch.core.records import PlannedInput
 from tidegate_batch.core.states import State
-from tidegate_batch.pipeline.parts import Parts, pinned_manifest
 from tidegate_batch.pipeline.publishing import read_manifest
 from tidegate_batch.pipeline.record import JobRecord
-from tidegate_batch.pipeline.scoring import Scorer
 from tidegate_batch.pipeline.submission import submit
 from tidegate_batch.pipeline.verifying import verify
-from tidegate_batch.ports import BadRow, Line, ReadRows, WorkerSetup
+from tidegate_batch.ports import BadRow, Line, ReadRows
 from tidegate_batch.sources.parquet import ParquetSource
 
 MISSING = (None, 1.0)
@@ -77,7 +63,7 @@ def test_each_bad_row_is_a_dead_letter_with_its_reason_and_every_other_row_is_sc
     messages = dead["_error_message"].to_pylist()
     assert messages[0].startswith("Input 'a': expected a number")
     assert "the model raised on a batch of 1 rows" in messages[1]
-    assert messages[3].startswith("Input 'a': expected a finite number within the range of float32")
+    assert messages[3].startswith("Input 'a': expected a finite number within the range of FP32")
     assert messages[4] == (
         "the model answers NaN or infinity as 'prediction'; the row is as it should be"
     )
@@ -109,6 +95,7 @@ def test_a_dead_letter_holds_the_row_as_it_was_and_who_could_not_score_it(
         "_chunk_id": "000000",
         "_source": f"{place.input}/rows.parquet",
         "_row_index": 7,
+        "_was_read": True,
         "_line": None,
         "_text": None,
     }
@@ -287,8 +274,18 @@ class LineSource(ParquetSource):
                     BadRow(row=row, line=_line(row), code="malformed_row", message="no JSON")
                     for row in bad
                 ),
-                line=lambda place, index=index: _line(int(index[place])),
+                line=_LinesOf(index),
             )
+
+
+class _LinesOf:
+    """Tells the line of a good row."""
+
+    def __init__(self, index: npt.NDArray[np.int64]) -> None:
+        self._index = index
+
+    def __call__(self, place: int) -> Line:
+        return _line(int(self._index[place]))
 
 
 def _line(row: int) -> Line:
@@ -314,95 +311,4 @@ def test_rows_that_cannot_be_read_are_dead_letters_with_line_and_text(
         (4, 5, "model_failed", 4, '{"id": 4'),
         (17, 18, "malformed_row", None, '{"id": 17'),
     ]
-    assert_sound(record)
-
-
-def test_a_batch_that_takes_too_much_memory_is_halved_and_no_row_is_lost(
-    tmp_path: Path, cache: Path
-) -> None:
-    place = ratio_place(tmp_path, 300)
-    model = onnx_models.hungry(tmp_path / "hungry.onnx", rows=40)
-    publish_for_a_and_b(model, place.store)
-    record = run_job(place, cache)
-    files = list(Path(place.output).glob("part-*"))
-    assert [row["id"] for row in pq.read_table(files).to_pylist()] == list(range(300))
-    assert_sound(record)
-
-
-class StarvingRunner:
-    """A loaded model for whose calls there is never enough memory."""
-
-    def __init__(self, real: ModelRunner) -> None:
-        self.signature = real.signature
-
-    def run(self, inputs: Tensors, control: RunControl | None = None) -> dict[str, Array]:
-        raise OutOfMemoryError(f"no memory for {len(inputs['input'])} rows, on purpose")
-
-
-class LosingRunner:
-    """A loaded model whose device is lost in a certain call, and with it the process."""
-
-    def __init__(self, real: ModelRunner, calls: Iterator[int], *, lost_at: int) -> None:
-        self.signature = real.signature
-        self._real = real
-        self._calls = calls
-        self._lost_at = lost_at
-        self._is_lost = False
-
-    def run(self, inputs: Tensors, control: RunControl | None = None) -> dict[str, Array]:
-        self._is_lost = self._is_lost or next(self._calls) == self._lost_at
-        if self._is_lost:
-            raise DeviceLostError("an illegal memory access, on purpose")
-        return self._real.run(inputs)
-
-
-def engine_with(
-    parts: Parts, change: Callable[[ModelRunner], StarvingRunner | LosingRunner]
-) -> InlineEngine:
-    """Return workers whose model runs on something else."""
-
-    def build(setup: WorkerSetup) -> Scorer:
-        record = JobRecord(parts.stores(setup.store), JobId(setup.job))
-        plan, pinned = record.plan(), record.spec().model
-        assert plan is not None
-        runner = ModelRunner.load(Path(setup.store, "models/double/1/model.onnx"), threads=1)
-        model = Model(
-            manifest=pinned_manifest(parts, setup.store, pinned),
-            tag=ModelTag(ModelName(pinned.name), Version(pinned.version), pinned.digest),
-            runner=change(runner),  # type: ignore[arg-type] # stands in for one
-        )
-        return Scorer(record=record, plan=plan, model=model, parts=parts, epoch=1, worker="fake")
-
-    return InlineEngine(build, pause=parts.pause)
-
-
-def test_want_of_memory_for_a_single_row_is_tried_again_and_never_a_dead_letter(
-    tmp_path: Path, cache: Path
-) -> None:
-    place, parts = ratio_place(tmp_path, 8), parts_with()
-    record = submit(place.submission(max_bad_rows="100%"), store_url=place.store, parts=parts)
-    engine = engine_with(parts, StarvingRunner)
-    with pytest.raises(ChunkFailedError, match=r"rows.parquet, rows 0 to 7: .* fewer --workers"):
-        drive(record, parts, cache, engine=engine)
-    assert len(engine.assigned) == RETRY_LIMIT, "another worker may have more room"
-    state = record.state()
-    assert state is not None
-    assert state.failure is not None
-    assert state.failure.code == "out_of_memory"
-    assert not Path(place.store, "jobs", record.job, "dead_letters").exists()
-
-
-@pytest.mark.field_fault("B-06")
-def test_a_worker_whose_device_is_lost_leaves_and_is_replaced_and_no_row_is_blamed(
-    tmp_path: Path, cache: Path
-) -> None:
-    place, parts = ratio_place(tmp_path, 100), parts_with()
-    submission = place.submission(chunk_rows=10)
-    record = submit(submission, store_url=place.store, parts=parts)
-    calls = itertools.count()
-    engine = engine_with(parts, lambda runner: LosingRunner(runner, calls, lost_at=4))
-    drive(record, parts, cache, engine=engine)
-    assert len(engine.workers) == 2 + 1
-    assert len(engine.assigned) == 10 + 1
-    assert answers_by_id(place.output) == {row: float(row) for row in range(100)}
     assert_sound(record)

@@ -1,3 +1,4 @@
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -23,7 +24,11 @@ def test_a_fitting_batch_is_accepted_and_its_rows_are_counted() -> None:
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        ({"x": np.zeros((2, 3), np.float64)}, "FP32"),
+        ({"x": np.zeros((2, 3), np.float64)}, "Input 'x': expected FP32, found FP64"),
+        ({"x": np.zeros((2, 3), ml_dtypes.bfloat16)}, "expected FP32, found BF16"),
+        ({"ids": np.zeros(2, ">i4")}, "expected INT64, found INT32"),
+        ({"ids": np.array(["a", "b"])}, "expected INT64, found BYTES"),
+        ({"ids": np.zeros(2, "M8[s]")}, r"expected INT64, found datetime64\[s\]"),
         ({"x": np.zeros((2, 4), np.float32)}, r"\[-1, 3\]"),
         ({"x": np.zeros(6, np.float32)}, r"\[-1, 3\]"),
         ({"ids": np.zeros(3, np.int64)}, "same number of rows"),

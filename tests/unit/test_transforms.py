@@ -218,6 +218,16 @@ def test_one_bad_value_among_many_rows_is_named() -> None:
         READER.from_instances([*[ROW] * 99, {**ROW, "age": "x"}, *[ROW] * 99])
 
 
+def test_types_are_named_as_the_protocol_names_them() -> None:
+    reader = PlainReader(signature("INT64", -1))
+    with pytest.raises(
+        SignatureMismatchError, match="expected values of INT64, found values of FP"
+    ):
+        reader.from_columns({"input": np.array([1.5])})
+    with pytest.raises(SignatureMismatchError, match="within the range of FP32 in row 0, found a"):
+        READER.from_instances([{**ROW, "age": 1e39}])
+
+
 def test_integers_stay_exact_over_the_whole_range() -> None:
     reader = PlainReader(signature("INT64", -1, 2))
     assert reader.from_instances([[2**63 - 1, -(2**63)]])["input"].tolist() == [

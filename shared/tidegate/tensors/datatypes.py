@@ -4,7 +4,7 @@ https://github.com/kserve/open-inference-protocol, "Tensor Data Types".
 """
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import ml_dtypes
 import numpy as np
@@ -50,3 +50,11 @@ DATATYPES: Final[dict[str, Datatype]] = {
     )
 }
 FROM_ONNX: Final[dict[str, Datatype]] = {datatype.onnx: datatype for datatype in DATATYPES.values()}
+_BY_NUMPY: Final = {np.dtype(datatype.numpy): name for name, datatype in DATATYPES.items()}
+
+
+def name_of(dtype: np.dtype[Any]) -> str:
+    """Name an array's type as the protocol does; as numpy does where the protocol has none."""
+    if dtype.kind in "SU":
+        return "BYTES"
+    return _BY_NUMPY.get(dtype.newbyteorder("="), str(dtype))

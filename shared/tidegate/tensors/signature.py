@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidegate.errors import RequestRejectedError
-from tidegate.tensors.datatypes import DATATYPES
+from tidegate.tensors.datatypes import DATATYPES, name_of
 
 VARIABLE = -1
 """A dimension that may have any length; the leading one of a batch is the rows."""
@@ -66,7 +66,7 @@ class TensorSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         """
         if values.dtype != _DTYPES[self.datatype]:
             raise SignatureMismatchError.of_input(
-                self.name, expected=self.datatype, found=str(values.dtype)
+                self.name, expected=self.datatype, found=name_of(values.dtype)
             )
         if not self._fits(values.shape):
             raise SignatureMismatchError.of_input(

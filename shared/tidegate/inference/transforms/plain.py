@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 
 from tidegate.inference.arrays import Array
-from tidegate.tensors.datatypes import DATATYPES, Datatype
+from tidegate.tensors.datatypes import DATATYPES, Datatype, name_of
 from tidegate.tensors.signature import Signature, SignatureMismatchError, TensorSpec
 
 _FITTING_KINDS: Final = {"f": "iuf", "i": "iu", "u": "iu", "b": "b", "O": ""}
@@ -69,7 +69,9 @@ def _tensor(spec: TensorSpec, values: Array | list[object]) -> Array:
 def _of_array(spec: TensorSpec, values: Array, wanted: Datatype) -> Array:
     if values.dtype.kind not in _FITTING_KINDS[wanted.kind]:
         raise SignatureMismatchError.of_input(
-            spec.name, expected=f"values of {spec.datatype}", found=f"values of {values.dtype}"
+            spec.name,
+            expected=f"values of {spec.datatype}",
+            found=f"values of {name_of(values.dtype)}",
         )
     if wanted.kind in "iu" and values.size:
         limits = np.iinfo(wanted.numpy)

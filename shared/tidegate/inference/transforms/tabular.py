@@ -11,7 +11,7 @@ import numpy as np
 
 from tidegate.artifacts.manifest import Column, TabularSpec
 from tidegate.inference.arrays import Array
-from tidegate.tensors.datatypes import DATATYPES
+from tidegate.tensors.datatypes import DATATYPES, name_of
 from tidegate.tensors.signature import Signature, SignatureMismatchError
 
 _PYTHON_TYPES: dict[str, tuple[type, ...]] = {
@@ -115,7 +115,7 @@ class TabularReader:
         row, place = (int(where) for where in np.argwhere(~np.isfinite(stacked))[0])
         raise SignatureMismatchError.of_input(
             self.columns[place],
-            expected=f"a finite number within the range of {self._dtype} in row {row}",
+            expected=f"a finite number within the range of {name_of(self._dtype)} in row {row}",
             found="a larger one",
         )
 
