@@ -1,5 +1,6 @@
 """Which JSON values are of which Arrow type; for what is told of a row, never for reading it."""
 
+from collections import Counter
 from collections.abc import Sequence
 from math import isfinite
 from typing import Final
@@ -7,8 +8,14 @@ from typing import Final
 import pyarrow as pa
 
 _MOST_SHOWN: Final = 60
-_INTEGERS: Final = (pa.bool_(), pa.int64(), pa.uint64())  # no float: it would change large ones
-_OTHERS: Final = (pa.float64(), pa.string())
+_MOST_AGREE: Final = 0.9
+"""Of the first values of a column: if fewer are of one kind, it is not a few bad rows."""
+_TYPES: Final[dict[str, tuple[pa.DataType, ...]]] = {
+    "boolean": (pa.bool_(),),
+    "number": (pa.int64(), pa.uint64()),  # of integers alone: a float would change large ones
+    "text": (pa.string(),),
+    "object": (),
+}
 
 
 def fits(value: object, kind: pa.DataType, *, may_be_null: bool) -> bool:
@@ -53,18 +60,36 @@ def shown(value: object) -> str:
 def type_of(values: Sequence[object]) -> pa.DataType | None:
     """Return the type that a column of these values has; ``None`` if they have no common one.
 
-    Integers beside other numbers are numbers. Text stays text, whether or not it looks like a
-    date. Objects have no type: they could hold anything in the next row.
+    A few values of another kind do not count: their rows are bad ones. Integers beside other
+    numbers are numbers. Text stays text, whether or not it looks like a date. Objects have no
+    type: they could hold anything in the next row.
     """
     if not values:
         return pa.string()
-    are_integers = all(isinstance(value, int) for value in values)
-    for kind in _INTEGERS if are_integers else _OTHERS:
-        if all(fits(value, kind, may_be_null=False) for value in values):
-            return kind
-    if not all(isinstance(value, list) for value in values):
+    kind, count = Counter(map(_kind, values)).most_common(1)[0]
+    if count < _MOST_AGREE * len(values):
         return None
-    items = [item for value in values if isinstance(value, list) for item in value]
+    alike = [value for value in values if _kind(value) == kind]
+    if kind == "list":
+        return _list_type(alike)
+    types = _TYPES[kind]
+    if kind == "number" and not all(isinstance(value, int) for value in alike):
+        types = (pa.float64(),)
+    return next((t for t in types if all(fits(v, t, may_be_null=False) for v in alike)), None)
+
+
+def _kind(value: object) -> str:
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, int | float):
+        return "number"
+    if isinstance(value, str):
+        return "text"
+    return "list" if isinstance(value, list) else "object"
+
+
+def _list_type(lists: Sequence[object]) -> pa.DataType | None:
+    items = [item for value in lists if isinstance(value, list) for item in value]
     item = type_of([item for item in items if item is not None])
     return None if item is None else pa.list_(pa.field("element", item))
 

@@ -6,6 +6,7 @@ cannot hold makes a bad row, as does a string where a number is expected, or ``N
 """
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, BinaryIO, Final
@@ -30,6 +31,8 @@ from tidegate_batch.sources.lines import Ends, Rows, line_ends
 
 _SPACE: Final = b" \t\r\n"
 _RETURN: Final = 13
+_TWICE: Final = re.compile(r"Column\(/(.*)\) was specified twice")
+"""As Arrow says it; every other parser takes the last one, in silence."""
 
 
 class JsonLines:
@@ -181,4 +184,6 @@ def _reason(rows: Rows, columns: pa.Schema, otherwise: str) -> UnreadableRowsErr
     """Say what is wrong with a single row; of several, one is, and nobody knows which."""
     if len(rows) > 1:
         return UnreadableRowsError(otherwise)
+    if twice := _TWICE.search(otherwise):
+        return UnreadableRowsError(f"column {twice[1]!r} stands in the line twice")
     return _explained(rows.row(0), columns) or UnreadableRowsError(otherwise)
