@@ -141,6 +141,7 @@ class _Predict(msgspec.Struct):
 
 class _Numbers(msgspec.Struct, forbid_unknown_fields=True):
     instances: list[list[int | float]]
+    parameters: dict[str, Parameter] | None = None
 
 
 _DECODER: Final = msgspec.json.Decoder(_Predict)
@@ -214,17 +215,25 @@ def _numbers_asked(body: bytes, numbers: NumberRows) -> Asked | None:
     """Read rows that are lists of numbers in one step, as ``tidegate.oip.usual`` does.
 
     ``None`` for all other bodies; what is read, ``instances_asked`` would read alike.
+
+    Raises:
+        MalformedRequestError, UnsupportedParameterError, BadOptionError: Its rows are as they
+            should be, and its parameters are not.
     """
     if len(body) > UNCOUNTED_BYTES:
         return None
     try:
-        rows = _NUMBERS_DECODER.decode(body).instances
+        wire = _NUMBERS_DECODER.decode(body)
     except msgspec.DecodeError:
         return None
+    rows = wire.instances
     values = numbers.pack(rows[0] if len(rows) == 1 else list(chain.from_iterable(rows)))
     if values is None or len(values) != len(rows) or len(set(map(len, rows))) != 1:
         return None
-    return Asked(inputs={numbers.name: values}, rows=len(rows), outputs=())
+    parameters = wire.parameters or {}
+    check_parameters(parameters)
+    inputs = {numbers.name: values}
+    return Asked(inputs=inputs, rows=len(rows), outputs=(), parameters=parameters)
 
 
 def _with_bytes(instance: object) -> object:
