@@ -18,7 +18,8 @@ def test_an_answer_at_the_foretold_instant_is_in_time_and_one_after_it_is_not() 
     assert forecasts.statistics().coverage is None
     for took_ms in (5, 10, 10.001, 41):
         one = request(now=ms_to_ns(1_000))
-        forecasts.on_answered(one, one.arrived_at_ns + ms_to_ns(10), ms_to_ns(1_000 + took_ms))
+        one.predicted_at_ns = Nanoseconds(one.arrived_at_ns + ms_to_ns(10))
+        forecasts.on_answered([one], ms_to_ns(1_000 + took_ms))
     statistics = forecasts.statistics()
     assert statistics.answered == 4
     assert statistics.coverage == 0.5

@@ -90,7 +90,8 @@ class Admission:
         no longer than it could.
         """
         self.forget()
-        self._shares.on_start(batch)
+        if self._shares.is_contested:
+            self._shares.on_start(batch)
         pace, seat = self._pace, self.seat
         model = pace.model
         if model is None or pace.objective_ns is None or not pace.sizes:
@@ -114,23 +115,22 @@ class Admission:
             retries: Parts of failed batches, which go first.
             now_ns: The present.
         """
+        lanes, pace = self._lanes, self._pace
         if request.priority != self._shares.sole:
             self._shares.on_arrival(request, now_ns)
-        limit_ns = self._pace.objective_ns or FOREVER
+        limit_ns = pace.objective_ns or FOREVER
         if request.priority == BULK or request.deadline_at_ns - request.arrived_at_ns > limit_ns:
             request.is_patient = True
-        lane = self._lanes.lane_of(request)
+        lane = lanes.lane_of(request)
         is_last = (
-            lane.rows == self._lanes.rows
-            and request.rows <= self._pace.cap_rows
-            and lane.goes_last(request)
+            lane.rows == lanes.rows and request.rows <= pace.cap_rows and lane.goes_last(request)
         )
         plan = self._plan
         if (
             plan is None
             or not is_last
             or now_ns > self._valid_until_ns
-            or self._lanes.is_first_patient(request)
+            or (request.is_patient and lanes.is_first_patient(request))
         ):
             self._plan = None
             self._sojourn.relax(now_ns)
@@ -140,10 +140,11 @@ class Admission:
                 self._is_idle = self._is_idle and any(at_ns <= now_ns for at_ns, _ in free)
             if not free:
                 return Refusal("backend_unavailable")
-            plan = Plan(self._pace, free, most_rows=self._lanes.limit_rows(self._pace, request))
+            plan = Plan(pace, free, most_rows=lanes.limit_rows(pace, request))
             if not is_last:
                 return self._admit_within(request, lane, plan)
-            self._plan_lane(lane, plan)
+            if lane.rows:
+                self._plan_lane(lane, plan)
             self._plan = plan
         return self._admit_last(request, plan)
 
@@ -308,7 +309,7 @@ class Admission:
         for batch in running:
             rows, ran_ns = min(batch.rows, model.largest_size), now_ns - batch.started_at_ns
             mean_ns = model.mean_ns(rows)
-            if ran_ns > max(STUCK * model.tail_ns(rows), hiccup_ns):
+            if ran_ns > hiccup_ns and ran_ns > STUCK * model.tail_ns(rows):
                 if not batch.is_overdue:
                     batch.is_overdue = True
                     model.observe_running(rows, ran_ns, Nanoseconds(now_ns))

@@ -13,8 +13,9 @@ less is in time (simulated on the published V100 curve at twice the capacity: 6 
 """
 
 from collections.abc import Hashable
+from dataclasses import dataclass
 from itertools import chain
-from typing import Final, NamedTuple
+from typing import Final
 
 from tidegate.units import Nanoseconds
 from tidegate_realtime.core.commands import Piece
@@ -28,7 +29,8 @@ NEARLY: Final = 0.9
 """Share of the throughput of the batch that would be taken otherwise."""
 
 
-class Choice(NamedTuple):
+@dataclass(slots=True, eq=False)  # not frozen: one is made for each batch
+class Choice:
     """How many rows to take, or whom to give up first."""
 
     rows: int
@@ -58,7 +60,9 @@ def choose(lanes: Lanes, pace: Pace, now_ns: Nanoseconds) -> Choice:
         choice = _shrink([(first, 0)], rows, pace, begin_ns, least_rows)
     else:
         choice = _choose_among_several(lanes, pace, rows, begin_ns)
-    return choice._replace(rows=most_rows) if choice.rows == rows else choice
+    if choice.rows == rows:
+        choice.rows = most_rows
+    return choice
 
 
 def _choose_among_several(lanes: Lanes, pace: Pace, rows: int, begin_ns: int) -> Choice:
@@ -79,7 +83,9 @@ def _choose_among_several(lanes: Lanes, pace: Pace, rows: int, begin_ns: int) ->
         ):
             urgent.append((request, place))
         place += request.waiting_rows
-    return _shrink(urgent, rows, pace, begin_ns, least_rows)._replace(is_mixed=True)
+    choice = _shrink(urgent, rows, pace, begin_ns, least_rows)
+    choice.is_mixed = True
+    return choice
 
 
 def late_among(pieces: list[Piece], pace: Pace, now_ns: Nanoseconds) -> list[Request]:

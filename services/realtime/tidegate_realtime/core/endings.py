@@ -150,7 +150,7 @@ class Endings:
 
     def complete(self, batch: Batch, now_ns: Nanoseconds, commands: list[Command]) -> None:
         """Count the answered rows of a batch, and end whoever has no others."""
-        ended = 0
+        answered: list[Request] = []
         for piece in batch.pieces:
             request = piece.request
             if request.state is RUNNING:
@@ -158,13 +158,10 @@ class Endings:
                 if not request.unanswered_rows:
                     if request.sheddable:
                         request.state = ANSWERED
-                        ended += 1
-                        predicted_at_ns = request.predicted_at_ns
-                        if predicted_at_ns is not None:
-                            self._ledger.forecasts.on_answered(request, predicted_at_ns, now_ns)
+                        answered.append(request)
                     else:
                         self._end_late(request, now_ns, commands)
-        self._ledger.end(ended)
+        self._ledger.end(answered, now_ns)
 
     def _end_late(self, request: Request, now_ns: Nanoseconds, commands: list[Command]) -> None:
         """End a request that could not be shed."""

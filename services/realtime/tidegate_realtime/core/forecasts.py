@@ -5,7 +5,7 @@ foretold instant, which should be the objective's percentile, is read off withou
 """
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -46,19 +46,18 @@ class Forecasts:
         self._counts = [0] * (len(RATIO_EDGES) + 1)
         self._total = 0.0
 
-    def on_answered(self, request: Request, predicted_at_ns: int, now_ns: Nanoseconds) -> None:
-        """Compare, for a request that is answered now.
-
-        Args:
-            request: Whose arrival both times count from.
-            predicted_at_ns: By when its answer was foretold, with the objective's probability.
-            now_ns: The present.
-        """
-        arrived_at_ns = request.arrived_at_ns
-        foretold_ns = predicted_at_ns - arrived_at_ns
-        ratio = (now_ns - arrived_at_ns) / (foretold_ns if foretold_ns > 0 else 1)
-        self._counts[bisect_left(RATIO_EDGES, ratio)] += 1
-        self._total += ratio
+    def on_answered(self, requests: Iterable[Request], now_ns: Nanoseconds) -> None:
+        """Compare, for requests that are answered now; those without a forecast are left out."""
+        counts, total = self._counts, self._total
+        for request in requests:
+            predicted_at_ns = request.predicted_at_ns
+            if predicted_at_ns is not None:
+                arrived_at_ns = request.arrived_at_ns
+                foretold_ns = predicted_at_ns - arrived_at_ns
+                ratio = (now_ns - arrived_at_ns) / (foretold_ns if foretold_ns > 0 else 1)
+                counts[bisect_left(RATIO_EDGES, ratio)] += 1
+                total += ratio
+        self._total = total
 
     def statistics(self) -> ForecastStatistics:
         """Return the counts so far."""

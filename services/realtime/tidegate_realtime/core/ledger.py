@@ -1,6 +1,7 @@
 """Where every request is, counted; and the only place that moves one."""
 
 from collections import Counter
+from collections.abc import Sequence
 
 from tidegate.units import Nanoseconds
 from tidegate_realtime.core.commands import Batch
@@ -64,6 +65,11 @@ class Ledger:
         """Requests admitted so far, however they ended."""
         return self.arrived - self.counts[State.REJECTED] - self.counts[State.STANDBY]
 
+    @property
+    def usual_rows(self) -> int:
+        """Rows of a request on average, at least 1."""
+        return max(1, self.arrived_rows // max(1, self.arrived))
+
     def move(self, request: Request, event: Event) -> None:
         """Apply an event to a request.
 
@@ -79,6 +85,7 @@ class Ledger:
     def admit(self, request: Request) -> None:
         """Move a request that has just arrived: ``ADMITTED``, without a call."""
         request.state = _WAITING
+        request.unanswered_rows = request.rows
         self.counts[_WAITING] += 1
 
     def hold(self, request: Request) -> None:
@@ -86,26 +93,30 @@ class Ledger:
         self.move(request, Event.HELD)
         self.held += 1
 
-    def start(self, request: Request) -> None:
-        """Move a request whose first rows are in a batch now: ``BATCH_STARTED``, without a call."""
-        if request.state is not _WAITING or request.is_probe:
-            self.move(request, Event.BATCH_STARTED)
-            return
-        request.state = _STARTED
-        self.counts[_WAITING] -= 1
-        self.counts[_STARTED] += 1
-
-    def start_batch(self, batch: Batch, now_ns: Nanoseconds) -> None:
-        """Count a batch that starts now; each of its requests is moved by ``start``."""
+    def start(self, batch: Batch, now_ns: Nanoseconds) -> None:
+        """Count a batch that starts now, and move the requests whose first rows are in it."""
+        moved = 0
+        for piece in batch.pieces:
+            request = piece.request
+            if request.started_at_ns is None:
+                request.started_at_ns = now_ns
+                if request.state is _WAITING and not request.is_probe:
+                    request.state = _STARTED  # ``BATCH_STARTED``, without a call
+                    moved += 1
+                else:
+                    self.move(request, Event.BATCH_STARTED)
+        self.counts[_WAITING] -= moved
+        self.counts[_STARTED] += moved
         self.batches_by_reason[batch.reason] += 1
         self.batches_by_rows[batch.rows] += 1
         since_ns = min([piece.request.arrived_at_ns for piece in batch.pieces])
         self.oldest_waits.add(now_ns - since_ns)
 
-    def end(self, requests: int) -> None:
-        """Count requests that were moved from ``RUNNING`` to ``ANSWERED``."""
-        self.counts[_STARTED] -= requests
-        self.counts[_ENDED] += requests
+    def end(self, answered: Sequence[Request], now_ns: Nanoseconds) -> None:
+        """Count requests that were moved from ``RUNNING`` to ``ANSWERED`` now."""
+        self.counts[_STARTED] -= len(answered)
+        self.counts[_ENDED] += len(answered)
+        self.forecasts.on_answered(answered, now_ns)
 
     def statistics(
         self, probes: Probes, queue: QueueStatistics, executors: Executors

@@ -102,13 +102,16 @@ class MicroBatcher:
         """Queue a new request, or refuse it; it starts at once where an executor is idle."""
         check_arrival(request)
         commands = self._expire_due(now_ns) if now_ns >= self._waking.at_ns else []
-        self._ledger.arrived += 1
-        self._ledger.arrived_rows += request.rows
+        ledger = self._ledger
+        ledger.arrived += 1
+        ledger.arrived_rows += request.rows
         if self.pace.on_arrival(request.rows, now_ns):
             self._admission.forget()
         refusal = self._admit(request, now_ns)
         if refusal is None:
-            self._accept(request, now_ns, commands)
+            ledger.admit(request)
+            if request.deadline_at_ns <= now_ns and request.sheddable:
+                self._endings.expire(request, commands)
         elif not self._reject(request, refusal, now_ns, commands) and len(commands) == 1:
             return commands  # nothing has changed
         if self._executors.idle > 0:
@@ -133,7 +136,7 @@ class MicroBatcher:
         refusal = self._admission.refuse_unread(request, now_ns)
         if refusal is None or probes.is_due(ledger.accepted):
             return None
-        usual_rows = max(1, ledger.arrived_rows // max(1, ledger.arrived))
+        usual_rows = ledger.usual_rows
         ledger.arrived += 1
         ledger.arrived_rows += usual_rows
         ledger.refused_unread += 1
@@ -167,10 +170,11 @@ class MicroBatcher:
         Raises:
             IllegalTransitionError: The batch is not running.
         """
-        commands = self._expire_due(now_ns)
+        commands = self._expire_due(now_ns) if now_ns >= self._waking.at_ns else []
         self._release(batch, now_ns)
         self._endings.complete(batch, now_ns, commands)
-        self.pace.learn(batch.rows, took_ns or now_ns - batch.started_at_ns, now_ns)
+        took_ns = took_ns or now_ns - batch.started_at_ns
+        self.pace.learn(batch.rows, took_ns, now_ns, request_rows=self._ledger.usual_rows)
         for verdict in self._bisection.on_ended(batch):
             self._endings.fail(verdict, commands)
         self._dispatch(now_ns, commands)  # first: the executor idles until it is obeyed
@@ -271,12 +275,6 @@ class MicroBatcher:
         lanes.push(request)
         return None
 
-    def _accept(self, request: Request, now_ns: Nanoseconds, commands: list[Command]) -> None:
-        self._ledger.admit(request)
-        request.unanswered_rows = request.rows
-        if request.deadline_at_ns <= now_ns and request.sheddable:
-            self._endings.expire(request, commands)
-
     def _reject(
         self, request: Request, refusal: Refusal, now_ns: Nanoseconds, commands: list[Command]
     ) -> bool:
@@ -306,16 +304,10 @@ class MicroBatcher:
             self._endings.refuse_held(lost, commands)
 
     def _start(self, batch: Batch, now_ns: Nanoseconds, commands: list[Command]) -> None:
-        start = self._ledger.start
-        for piece in batch.pieces:
-            request = piece.request
-            if request.started_at_ns is None:
-                request.started_at_ns = now_ns
-                start(request)
+        self._ledger.start(batch, now_ns)
         self._executors.start(batch, now_ns, self._admission.on_start(batch, now_ns))
         if self.seat is not None:
             self.seat.start(now_ns)
-        self._ledger.start_batch(batch, now_ns)
         commands.append(StartBatch(batch))
 
     def _release(self, batch: Batch, now_ns: Nanoseconds) -> None:

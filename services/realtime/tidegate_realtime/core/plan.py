@@ -74,16 +74,17 @@ class Plan:
         self.most_rows = most_rows
         """In a batch."""
         # Of the open batch, and worked out when they are asked for: most requests are appended,
-        # and this halves what they cost.
-        self._room_rows = 0
+        # and this halves what they cost. The first two follow from its start, the third from its
+        # deadline too.
         self._full_by_ns: float | None = None
-        self._need_by_ns = 0.0
+        self._need_by_ns: float | None = None
+        self._room_rows = 0
 
     def append(self, request: Request, strictness_ns: int) -> bool:
         """Promise a request, and put it behind everything else, if that is quickly decided.
 
-        It is where the open batch has room for it and may become as large as the cap, or as
-        the load needs it.
+        It is where the open batch has room for it and may become as large as the cap, or, if
+        somebody is in it, as the load needs it.
 
         Args:
             request: Its deadline is the latest of all.
@@ -92,25 +93,30 @@ class Plan:
         Returns:
             Whether that was so; if not, nothing has changed.
         """
-        if not self.rows:
-            return False
-        total = self.rows + request.rows
-        if self._full_by_ns is None:
-            pace, start = self.pace, self.start
-            self._full_by_ns = self.ends_by_ns(pace.cap_rows, start)
-            self._need_by_ns = self.ends_by_ns(pace.need_rows, start)
-            self._room_rows = self.room_rows()
-        if total > self._room_rows:
+        pace, total = self.pace, self.rows + request.rows
+        room_rows = self._room_rows or self.room_rows()
+        if total > room_rows:
             return False
         strict_ns = request.deadline_at_ns - strictness_ns
-        if self._full_by_ns < strict_ns:
-            request.reserved_rows, ends_by_ns = self.pace.cap_rows, self._full_by_ns
-        elif total <= self.pace.need_rows and self._need_by_ns < strict_ns:
-            request.reserved_rows, ends_by_ns = self.pace.need_rows, self._need_by_ns
+        ends_by_ns = self._full_by_ns
+        if ends_by_ns is None:
+            self._full_by_ns = ends_by_ns = self.ends_by_ns(pace.cap_rows, self.start)
+        if ends_by_ns < strict_ns:
+            request.reserved_rows = pace.cap_rows
+        elif self.rows and total <= pace.need_rows:
+            ends_by_ns = self._need_by_ns
+            if ends_by_ns is None:
+                self._need_by_ns = ends_by_ns = self.ends_by_ns(pace.need_rows, self.start)
+            if ends_by_ns >= strict_ns:
+                return False
+            request.reserved_rows = pace.need_rows
         else:
             return False
         request.predicted_at_ns = Nanoseconds(int(ends_by_ns))
-        self.rows = total
+        if self.rows:
+            self.rows = total
+        else:
+            self._join(total, request.deadline_at_ns)
         return True
 
     @property
@@ -150,7 +156,8 @@ class Plan:
         self.rows = 0
         self.deadline_ns = FOREVER
         self.batches += 1
-        self._full_by_ns = None
+        self._full_by_ns = self._need_by_ns = None
+        self._room_rows = 0
 
     def has_room(self, rows: int, deadline_ns: int) -> bool:
         """Whether dispatch would add rows to the open batch.
@@ -223,10 +230,11 @@ class Plan:
 
     def room_rows(self) -> int:
         """Return how many rows the open batch can have before its first one is late."""
-        most_rows = self.most_rows
-        if self._would_end_ns(most_rows) < self.deadline_ns:
-            return most_rows
-        return self._largest(most_rows, self.deadline_ns) if self.rows else most_rows
+        rows = self.most_rows
+        if self.rows and self._would_end_ns(rows) >= self.deadline_ns:
+            rows = self._largest(rows, self.deadline_ns)
+        self._room_rows = rows
+        return rows
 
     def _end(self) -> Free:
         model, rows = self.model, self.rows
@@ -235,7 +243,7 @@ class Plan:
     def _join(self, rows: int, deadline_ns: int) -> None:
         self.rows += rows
         self.deadline_ns = min(self.deadline_ns, deadline_ns)
-        self._full_by_ns = None
+        self._room_rows = 0
 
     def _mean_ns(self, rows: int) -> int:
         return (self._times.get(rows) or self.pace.times(rows))[0]
