@@ -159,7 +159,7 @@ def _explained(row: bytes, columns: pa.Schema) -> UnreadableRowsError | None:
     if not row.strip(_SPACE):
         return UnreadableRowsError("the line is empty")
     try:
-        value = json.loads(row)
+        value = json.loads(row.decode(errors="replace"))  # bytes might be taken for UTF-16
     except json.JSONDecodeError as error:
         return UnreadableRowsError(f"the line is no JSON: {error.msg}, character {error.pos + 1}")
     except RecursionError:
