@@ -136,7 +136,7 @@ class GatewayMetrics:
             traces_stages: Whether to time each stage of each request, besides adding them up.
         """
         self._traces_stages = traces_stages
-        self.arrivals: Counter[str] = Counter()
+        self._arrived: dict[str, int] = {}
         self.versions: dict[tuple[str, str], VersionCounts] = {}
         self._unknown: Counter[EndedKey] = Counter()
         self.refusals: Counter[str] = Counter(dict.fromkeys(GUARDS, 0))
@@ -150,14 +150,19 @@ class GatewayMetrics:
 
     def add_version(self, model: str, version: str, objective: LatencyObjective) -> None:
         """Make a model's series exist before its first request; those of a known one stay."""
-        self.arrivals[model] += 0
+        self._arrived.setdefault(model, 0)
         self.versions.setdefault((model, version), VersionCounts(objective))
         if self._traces_stages:
             self.stage_times.setdefault((model, version), StageTimes())
 
     @property
+    def arrivals(self) -> Counter[str]:
+        """Requests whose headers have been read, by model."""
+        return Counter(self._arrived)
+
+    @property
     def ended(self) -> Counter[EndedKey]:
-        """How requests ended."""
+        """Requests that have ended, by how."""
         found = self._unknown.copy()
         for version, counts in self.versions.items():
             for outcome, reason, times in counts.by_label():
@@ -167,14 +172,14 @@ class GatewayMetrics:
     @property
     def in_flight(self) -> Counter[str]:
         """Requests that have arrived and not ended, by model."""
-        found = self.arrivals.copy()
+        found = self.arrivals
         for key, times in self.ended.items():
             found[key.model] -= times
         return found
 
     @property
     def durations(self) -> Mapping[tuple[str, str], Histogram]:
-        """See ``VersionCounts``, as of the three that follow."""
+        """Of each version, as the three that follow; see ``VersionCounts``."""
         return {version: counts.durations for version, counts in self.versions.items()}
 
     @property
@@ -199,7 +204,7 @@ class GatewayMetrics:
 
     def arrived(self, model: str) -> None:
         """Count a request whose headers have been read."""
-        self.arrivals[model] += 1
+        self._arrived[model] = self._arrived.get(model, 0) + 1
 
     def finished(self, key: EndedKey, *, took_ns: int) -> None:
         """Count how it ended.

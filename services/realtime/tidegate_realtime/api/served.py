@@ -59,6 +59,8 @@ class ServedVersion:
     """What runs it, with its counts; ``None`` where nobody counts."""
     slo_ns: Nanoseconds = field(init=False)
     """Of the objective; converted once, for every request asks for it."""
+    patience_ns: Nanoseconds = field(init=False)
+    """How long callers wait who do not say: as promised, or for as long as anybody may."""
     is_slow_to_read: bool = field(init=False)
     """Whether other threads decode its questions; see ``Model``."""
     label: tuple[str, str] = field(init=False)
@@ -72,6 +74,8 @@ class ServedVersion:
         """Write the tag once; it is part of every reply."""
         tag = self.model.tag
         object.__setattr__(self, "slo_ns", self.objective.slo_ns)
+        patience_ns = self.max_deadline_ns if self.best_effort else self.slo_ns
+        object.__setattr__(self, "patience_ns", patience_ns)
         object.__setattr__(self, "outputs", AskableOutputs(self.model))
         object.__setattr__(self, "is_slow_to_read", self.model.is_slow_to_read)
         object.__setattr__(self, "label", (str(tag.name), str(tag.version)))
@@ -105,9 +109,11 @@ class ServedVersion:
         self, asked: Deadline | None, *, began_at_ns: int, arrived_at_ns: int
     ) -> Nanoseconds:
         """Return when a request is too late that may have asked for a deadline of its own."""
+        if asked is None:  # as nearly everybody: half of the time
+            return Nanoseconds(arrived_at_ns + self.patience_ns)
         return deadline_at_ns(
             asked,
-            content_with_ns=self.max_deadline_ns if self.best_effort else self.slo_ns,
+            content_with_ns=self.patience_ns,
             longest_ns=self.max_deadline_ns,
             began_at_ns=began_at_ns,
             arrived_at_ns=arrived_at_ns,
