@@ -259,7 +259,8 @@ class BatchDriver(OnePart):
         commands = self._batcher.on_arrival(request, now_ns)
         ticket = Ticket(self, request, inputs, self._loop.create_future())
         self._tickets.add(ticket)
-        self._obey(commands, now_ns)
+        if commands or self._shared is not None:
+            self._obey(commands, now_ns)
         return ticket
 
     def cancel(self, ticket: Ticket) -> None:
@@ -303,7 +304,8 @@ class BatchDriver(OnePart):
             report_totals(self.name, self.statistics(), settled=self._tickets.settled)
 
     def _shape_key(self, inputs: Tensors) -> Hashable:
-        return tuple([inputs[name].shape[1:] for name in self._variable])
+        variable = self._variable
+        return tuple([inputs[name].shape[1:] for name in variable]) if variable else ()
 
     def _obey(self, commands: Sequence[Command], now_ns: Nanoseconds) -> None:
         for command in commands:
@@ -354,7 +356,7 @@ class BatchDriver(OnePart):
     def _start(self, batch: Batch) -> None:
         inputs: Tensors | BackendError
         try:
-            inputs = gather([self._tickets.rows_of(piece) for piece in batch.pieces])
+            inputs = gather(self._tickets.inputs_of(batch))
         except (ValueError, MemoryError) as error:  # rows that do not stack, or too many bytes
             inputs = UnusableBatchError(f"cannot stack a batch of {batch.rows} rows: {error}")
         self._calls.begin(batch, inputs)
