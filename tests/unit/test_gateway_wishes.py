@@ -72,6 +72,26 @@ def test_a_timeout_that_cannot_be_meant_is_refused(value: Parameter) -> None:
 
 
 @pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("5", '"5", a string;'),
+        (True, "true;"),
+        (0.5, "0.5;"),
+        ("x" * 90, f'"{"x" * 39}…, a string;'),
+    ],
+)
+def test_a_timeout_that_cannot_be_meant_is_shown_as_it_was_written(
+    value: Parameter, shown: str
+) -> None:
+    with pytest.raises(BadOptionError) as error:
+        wishes_of({"timeout": value}, None)
+    assert str(error.value) == (
+        f"The parameter 'timeout' is {shown} write a whole number that is 0 or more, at most "
+        "99999999000 (microseconds), or leave it out."
+    )
+
+
+@pytest.mark.parametrize(
     ("given", "priority"), [(0, 2), (1, 1), (2, 2), (3, 3), (4, 3), (2**64 - 1, 3)]
 )
 def test_priorities_are_three_classes_and_beyond_is_the_last(given: int, priority: int) -> None:

@@ -110,9 +110,10 @@ def _wrong_value(flat: list[Any], name: str, datatype: str) -> MalformedRequestE
         (place, value) for place, value in enumerate(flat) if not _fits(value, datatype)
     )
     takes = _TAKES.get(datatype, "integers")
+    is_number = type(value) in {int, float}
     return MalformedRequestError(
         f"{name!r}: value {place} of data is {_shown(value)}, but {datatype} takes {takes}"
-        f"{' within its range' if datatype in PACKED else ''}."
+        f"{' within its range' if is_number and datatype in PACKED else ''}."
     )
 
 

@@ -6,6 +6,7 @@ the moment the headers were read, because the caller's clock runs already; the o
 counts where nobody says anything, runs from the last byte of the body.
 """
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple, Self
@@ -20,6 +21,8 @@ _MILLISECONDS: Final = re.compile(r"[1-9][0-9]{0,7}", re.ASCII)
 _NS_PER_MICROSECOND: Final = 1_000
 _MOST_MICROSECONDS: Final = 99_999_999_000
 """As much as the header can say: 27 hours. More is another unit, or another mistake."""
+_SHOWN: Final = 40
+"""Characters of a value that cannot be meant."""
 NORMAL: Final = 2
 BULK: Final = 3
 
@@ -136,7 +139,14 @@ def _whole(parameters: Mapping[str, Parameter], name: str, meaning: str, most: i
     if type(value) is not int or value < 0 or (most is not None and value > most):
         up_to = "" if most is None else f", at most {most}"
         raise BadOptionError(
-            f"The parameter {name!r} is {str(value)[:40]!r}; write a whole number that is 0 or "
+            f"The parameter {name!r} is {_as_json(value)}; write a whole number that is 0 or "
             f"more{up_to} ({meaning}), or leave it out."
         )
     return value
+
+
+def _as_json(value: Parameter) -> str:
+    """Show a value as it was written, so that "5" is no 5."""
+    text = json.dumps(value, ensure_ascii=False)
+    kind = ", a string" if isinstance(value, str) else ""
+    return f"{text if len(text) <= _SHOWN else text[:_SHOWN] + '…'}{kind}"
