@@ -88,6 +88,16 @@ def test_a_malformed_row_is_told_by_its_line_and_the_others_are_read(
     assert message in bad[4][1]
 
 
+def test_a_blank_line_is_a_bad_row_even_if_no_column_needs_a_value(tmp_path: Path) -> None:
+    columns = pa.schema([pa.field("s", pa.string())])
+    good, bad = rows_of(tmp_path, HEADER + b"1,2,a,1\n\n1,2,b,1\r\n\r\n,,,\n", columns)
+    assert [row["s"] for row in good] == ["a", "b", None]
+    assert {line: code for line, (code, _) in bad.items()} == {
+        3: "malformed_row",
+        5: "malformed_row",
+    }
+
+
 def test_quoted_fields_hold_commas_quotes_and_line_ends_and_lines_are_counted(
     tmp_path: Path,
 ) -> None:

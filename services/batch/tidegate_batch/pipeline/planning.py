@@ -18,6 +18,7 @@ from tidegate_batch.core.records import JobSpec, OutputColumn, Plan, PlannedInpu
 from tidegate_batch.pipeline.expecting import planned_kept, read_schema, text_schema
 from tidegate_batch.pipeline.output import described, output_schema
 from tidegate_batch.pipeline.parts import Parts, pinned_manifest
+from tidegate_batch.pipeline.reaching import reach_inputs
 from tidegate_batch.pipeline.room import refuse_full_disk
 from tidegate_batch.pipeline.validating import (
     CheckedInputs,
@@ -35,8 +36,10 @@ def make_plan(spec: JobSpec, *, parts: Parts, store_url: str) -> Plan:
 
     Raises:
         InputInvalidError: With every problem that was found.
+        StoreUnavailableError: An input cannot be reached, or not soon enough.
     """
     manifest = pinned_manifest(parts, store_url, spec.model)
+    reach_inputs(spec.request.inputs, stores=parts.stores)
     checked = check_inputs(spec.request, manifest, parts.source)
     groups = index_inputs(checked.files, parts.source)
     chunks = plan_chunks(groups, chunk_rows=spec.request.chunk_rows)
