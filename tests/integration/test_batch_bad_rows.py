@@ -60,7 +60,7 @@ def test_each_bad_row_is_a_dead_letter_with_its_reason_and_every_other_row_is_sc
     assert dead["id"].to_pylist() == dead["_row_index"].to_pylist() == sorted(changed)
     codes = ["signature_mismatch", "model_failed", "model_failed", "signature_mismatch"]
     assert dead["_error_code"].to_pylist() == [*codes, "non_finite_output"]
-    messages = dead["_error_message"].to_pylist()
+    messages = [str(message) for message in dead["_error_message"].to_pylist()]
     assert messages[0].startswith("Input 'a': expected a number")
     assert "the model raised on a batch of 1 rows" in messages[1]
     assert messages[3].startswith("Input 'a': expected a finite number within the range of FP32")

@@ -28,7 +28,9 @@ FORMATS: dict[str, type[msgspec.Struct]] = {
     "owner": Owner,
     "plan": Plan,
     "commit": Commit,
+    "commit-dead-letters": Commit,
     "manifest": JobManifest,
+    "manifest-dead-letters": JobManifest,
     "spec-text": JobSpec,
     "plan-text": Plan,
     "manifest-text": JobManifest,
@@ -72,9 +74,15 @@ def test_what_is_no_json_is_refused(name: str, kind: type[msgspec.Struct]) -> No
 
 
 @pytest.mark.parametrize("fields", [{"rows_in": 15001}, {"rows_out": 14999}, {"rows_dlq": 1}])
-def test_a_commit_whose_rows_do_not_add_up_is_refused(fields: dict[str, int]) -> None:
+@pytest.mark.parametrize("name", ["commit", "commit-dead-letters"])
+def test_a_commit_whose_rows_do_not_add_up_is_refused(name: str, fields: dict[str, int]) -> None:
     with pytest.raises(JobRecordError, match=r"rows in are not .* rows out"):
-        load(Commit, changed("commit", **fields), where="commit")
+        load(Commit, changed(name, **fields), where="commit")
+
+
+def test_a_commit_must_name_as_many_dead_letters_as_it_counts() -> None:
+    with pytest.raises(JobRecordError, match=r"2 dead letters \(0 in the file\)"):
+        load(Commit, changed("commit-dead-letters", dead_letters=None), where="commit")
 
 
 def test_each_write_grows_the_revision_and_the_last_writers_are_remembered() -> None:

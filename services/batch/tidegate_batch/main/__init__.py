@@ -6,6 +6,7 @@ import click
 
 from tidegate.cli.exits import ExitCode
 from tidegate.cli.output import emit, examples
+from tidegate_batch.main.dead_letters import dead_letters, retry_dlq
 from tidegate_batch.main.estimating import estimate
 from tidegate_batch.main.options import (
     Common,
@@ -70,12 +71,14 @@ def verify(job: str, **options: Unpack[Common]) -> ExitCode:
         session.watch(record)
     verdict = verify_output(record, parts=session.parts)
     rows, parts = counted(verdict.rows, "row"), counted(verdict.parts, "part")
-    sound = f"job {job} is sound: {rows} in {parts}, each row once"
+    dead = f" and {counted(verdict.rows_dlq, 'dead letter')}" if verdict.rows_dlq else ""
+    sound = f"job {job} is sound: {rows} in {parts}{dead}, each row once"
     emit(
         {
             "job": job,
             "sound": verdict.is_sound,
             "rows": verdict.rows,
+            "rows_dlq": verdict.rows_dlq,
             "parts": verdict.parts,
             "problems": verdict.problems,
         },
@@ -85,5 +88,5 @@ def verify(job: str, **options: Unpack[Common]) -> ExitCode:
     return ExitCode.OK if verdict.is_sound else ExitCode.FAILED
 
 
-for command in (submit, estimate, list_command, watch, cancel, gc):
+for command in (submit, estimate, list_command, watch, cancel, gc, dead_letters, retry_dlq):
     batch.add_command(command)

@@ -63,5 +63,6 @@ def tell(answer: "Answer", options: Common) -> ExitCode:
     from tidegate_batch.main.telling import describe
 
     emit(answer.as_json(), json_to=options["json_to"], text=describe(answer))
-    is_well = answer.status.failure is None and not answer.is_left_alone
-    return ExitCode.OK if is_well else ExitCode.FAILED
+    if answer.status.failure is not None or answer.is_left_alone:
+        return ExitCode.FAILED
+    return ExitCode.DEAD_LETTERS if answer.status.rows_dlq else ExitCode.OK

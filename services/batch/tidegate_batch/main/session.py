@@ -23,6 +23,7 @@ from tidegate_batch.core.errors import (
     JobNotDrivenError,
     JobPublishedError,
     OutputTakenError,
+    TooManyBadRowsError,
 )
 from tidegate_batch.core.names import JobId, parse_job_id
 from tidegate_batch.core.states import ENDED
@@ -43,7 +44,13 @@ _LOOK_NS = 100 * NS_PER_MS
 """Between two looks for the driver that was started; it takes a second or two to come up."""
 
 
-_TELL_ENOUGH = (JobConflictError, InputInvalidError, OutputTakenError, JobCancelledError)
+_TELL_ENOUGH = (
+    JobConflictError,
+    InputInvalidError,
+    OutputTakenError,
+    JobCancelledError,
+    TooManyBadRowsError,
+)
 """Errors that say themselves what became of the job, or whom no resume would help."""
 
 

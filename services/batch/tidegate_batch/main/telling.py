@@ -2,15 +2,17 @@
 
 from typing import Final
 
-from tidegate_batch.core.errors import InputInvalidError, OutputTakenError
+from tidegate_batch.core.errors import InputInvalidError, OutputTakenError, TooManyBadRowsError
 from tidegate_batch.core.outlook import Outlook
 from tidegate_batch.core.states import State
 from tidegate_batch.core.wording import counted
 from tidegate_batch.main.session import Answer
 from tidegate_batch.pipeline.pacing import Pace
 
-REFUSED: Final = frozenset({InputInvalidError.code, OutputTakenError.code})
-"""Codes of jobs that never began, and that no resume would help as they were asked for."""
+REFUSED: Final = frozenset(
+    {InputInvalidError.code, OutputTakenError.code, TooManyBadRowsError.code}
+)
+"""Codes of jobs that no resume would help as they were asked for."""
 
 
 def describe(answer: Answer) -> str:
@@ -47,7 +49,9 @@ def _rows(answer: Answer) -> str:
     if status.rows is None or status.chunks is None:
         return "no rows counted yet"
     if status.state == State.PUBLISHED:
-        return f"{counted(status.rows, 'row')} in {counted(status.chunks, 'part')}"
+        rows = counted(status.rows - (status.rows_dlq or 0), "row")
+        dead = f" and {counted(status.rows_dlq, 'dead letter')}" if status.rows_dlq else ""
+        return f"{rows} in {counted(status.chunks, 'part')}{dead}"
     return (
         f"{status.rows_committed} of {status.rows} rows, {status.chunks_committed} of "
         f"{status.chunks} chunks"
@@ -58,6 +62,8 @@ def _next_step(answer: Answer) -> list[str]:
     job = answer.status.job
     if answer.log:
         return [f"Watch it with: tidegate batch status {job} --wait"]
+    if answer.status.rows_dlq:
+        return [f"See which rows have no answer: tidegate batch dead-letters {job}"]
     failure = answer.status.failure
     if answer.is_left_alone and not (failure and failure.code in REFUSED):
         return [f"Go on with: tidegate batch resume {job} --wait"]

@@ -1,6 +1,5 @@
 """Dead letters: the rows of a chunk that have no answer, each as it was and with the reason."""
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ import pyarrow.parquet as pq
 
 from tidegate_batch.core.records import PinnedModel
 from tidegate_batch.pipeline.answering import FailedRow
+from tidegate_batch.pipeline.fitting import joined
 from tidegate_batch.pipeline.output import PROVENANCE, with_facts
 from tidegate_batch.ports import Line, ReadRows
 
@@ -20,11 +20,12 @@ DEAD_LETTER_FACTS: Final[dict[str, pa.DataType]] = {
     "_error_message": pa.string(),
     "_attempt": _TEXT,
     **PROVENANCE,
+    "_was_read": pa.bool_(),
     "_line": pa.int64(),
     "_text": pa.string(),
 }
-"""What stands beside the columns that the job reads; they are all missing in a row that could not
-be read at all. ``_line`` and ``_text`` are missing where files have no lines."""
+"""What stands beside the columns that the job reads. Those are all missing in a row that could not
+be read at all; ``_line`` and ``_text`` where files have no lines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +101,7 @@ class DeadLetterBox:
             "_error_code": [letter.code for letter in letters],
             "_error_message": [letter.message for letter in letters],
             "_row_index": [letter.row for letter in letters],
+            "_was_read": [letter.place is not None for letter in letters],
             "_line": [letter.line and letter.line.number for letter in letters],
             "_text": [letter.line and letter.line.text for letter in letters],
         }
@@ -131,41 +133,3 @@ def _unanswered(rows: ReadRows, failed: Sequence[FailedRow]) -> list[_Letter]:
 def _plain(column: "pa.Array[Any]") -> "pa.Array[Any]":
     """Undo a dictionary, which would be copied as a whole for a row or two."""
     return column.dictionary_decode() if isinstance(column, pa.DictionaryArray) else column
-
-
-def joined(tables: Sequence[pa.Table]) -> pa.Table:
-    """Put rows of several files together, whose columns may differ in type.
-
-    Numbers become the wider of two types, as do lists and long texts. Where two types have nothing
-    in common, both are written as JSON text: a dead letter is for reading, not for computing.
-    """
-    names = list(dict.fromkeys(name for table in tables for name in table.schema.names))
-    columns = {name: _joined([_column(table, name) for table in tables]) for name in names}
-    return pa.table(columns)
-
-
-def _column(table: pa.Table, name: str) -> "pa.ChunkedArray[Any]":
-    if name in table.schema.names:
-        return table.column(name)
-    return pa.chunked_array([pa.nulls(table.num_rows)])
-
-
-def _joined(columns: Sequence["pa.ChunkedArray[Any]"]) -> "pa.ChunkedArray[Any]":
-    kinds = list(dict.fromkeys(column.type for column in columns))
-    if kinds[1:]:
-        try:
-            fields = [pa.schema([pa.field("x", kind)]) for kind in kinds]
-            kind = pa.unify_schemas(fields, promote_options="permissive").field("x").type
-            columns = [column.cast(kind) for column in columns]
-        except pa.ArrowException:  # no type holds the values of both
-            columns = [_as_json(column) for column in columns]
-    return pa.chunked_array(
-        [chunk for column in columns for chunk in column.chunks], columns[0].type
-    )
-
-
-def _as_json(column: "pa.ChunkedArray[Any]") -> "pa.ChunkedArray[Any]":
-    texts = [
-        None if value is None else json.dumps(value, default=str) for value in column.to_pylist()
-    ]
-    return pa.chunked_array([pa.array(texts, type=pa.string())])

@@ -1,0 +1,138 @@
+"""Taking dead letters out of the store: all of a job's in one file, or as another job's input."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tidegate.errors import SettingError
+from tidegate.objects.port import ObjectStore
+from tidegate_batch.core.errors import JobConflictError
+from tidegate_batch.core.names import ChunkId, retry_key, retry_prefix
+from tidegate_batch.core.records import DeadLetters
+from tidegate_batch.core.states import State
+from tidegate_batch.pipeline.dead_letters import DEAD_LETTER_FACTS
+from tidegate_batch.pipeline.fitting import common_schema, fitted
+from tidegate_batch.pipeline.reading_dead_letters import committed_dead_letters, read_dead_letters
+from tidegate_batch.pipeline.record import JobRecord
+
+RETRIED: Final = ("_retried_source", "_retried_row_index")
+"""Where a row that is tried again stood in the first place."""
+
+
+def write_dead_letters(store: ObjectStore, files: Sequence[DeadLetters], target: Path) -> None:
+    """Write the dead letters of all chunks as one file, or leave what was there.
+
+    Args:
+        store: Of the job.
+        files: Of its chunks, in order; one after the other is in memory.
+        target: Its ending says whether it becomes Parquet or JSON Lines.
+
+    Raises:
+        SettingError: It cannot be written, or has another ending.
+        JobRecordError: Dead letters are gone, or not what was committed.
+    """
+    write = _WRITERS.get(target.suffix)
+    if write is None:
+        raise SettingError(f"--out {target} ends in neither {' nor '.join(_WRITERS)}")
+    schema = common_schema(read_dead_letters(store, file).schema for file in files)
+    tables = (fitted(read_dead_letters(store, file), schema) for file in files)
+    with _replacing(target) as out:
+        write(out, schema, tables)
+
+
+def _write_parquet(out: BinaryIO, schema: pa.Schema, tables: Iterator[pa.Table]) -> None:
+    with pq.ParquetWriter(out, schema, compression="zstd") as writer:
+        for table in tables:
+            writer.write_table(table)
+
+
+def _write_lines(out: BinaryIO, schema: pa.Schema, tables: Iterator[pa.Table]) -> None:
+    for table in tables:
+        for row in table.to_pylist():
+            out.write(msgspec.json.encode(row, enc_hook=str) + b"\n")
+
+
+_Writer = Callable[[BinaryIO, pa.Schema, Iterator[pa.Table]], None]
+_WRITERS: Final[dict[str, _Writer]] = {".parquet": _write_parquet, ".jsonl": _write_lines}
+
+
+@contextmanager
+def _replacing(target: Path) -> Iterator[BinaryIO]:
+    """Open a file that takes the target's place once it is whole."""
+    part = target.with_name(f".{target.name}.part")
+    try:
+        with part.open("wb") as out:
+            yield out
+        os.replace(part, target)
+    except OSError as error:
+        raise SettingError(f"--out cannot write {target}: {error.strerror or error}") from error
+    finally:
+        part.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryInput:
+    """Dead letters as the input of another job."""
+
+    url: str
+    rows: int
+    unread: int
+    """Rows that are left out, because they could not be read and would not be now."""
+
+
+def make_retry_input(record: JobRecord) -> RetryInput:
+    """Write the rows that have no answer as files that a job can read; again changes nothing.
+
+    Each holds the columns that the job has read, and where the row stood in the first place.
+
+    Raises:
+        JobConflictError: The job is not published, or has no such rows.
+    """
+    state, plan = record.state(), record.plan()
+    if state is None or plan is None or state.state is not State.PUBLISHED:
+        raise JobConflictError(
+            f"job {record.job} is not published, and may score these rows itself yet. Go on with "
+            f"it first: 'tidegate batch resume {record.job}'."
+        )
+    rows = unread = 0
+    for chunk, file in committed_dead_letters(record, plan):
+        table = read_dead_letters(record.store, file)
+        again = _as_input(table.filter(table["_was_read"]))
+        unread += table.num_rows - again.num_rows
+        rows += again.num_rows
+        _put_retry(record, chunk, again)
+    if not rows:
+        have = f"only {unread} rows that cannot be read" if unread else "no dead letters"
+        raise JobConflictError(f"job {record.job} has {have}: there is nothing to try again.")
+    url = f"{record.store.url.rstrip('/')}/{retry_prefix(record.job)}"
+    return RetryInput(url=url, rows=rows, unread=unread)
+
+
+def _as_input(table: pa.Table) -> pa.Table:
+    places = [] if RETRIED[0] in table.schema.names else zip(RETRIED, _PLACE, strict=True)
+    columns: dict[str, pa.ChunkedArray[Any]] = {name: _plain(table[old]) for name, old in places}
+    kept = [name for name in table.schema.names if name not in DEAD_LETTER_FACTS]
+    return pa.table({**{name: table[name] for name in kept}, **columns})
+
+
+_PLACE: Final = ("_source", "_row_index")
+
+
+def _plain(column: "pa.ChunkedArray[Any]") -> "pa.ChunkedArray[Any]":
+    return pc.cast(column, pa.string()) if pa.types.is_dictionary(column.type) else column
+
+
+def _put_retry(record: JobRecord, chunk: ChunkId, table: pa.Table) -> None:
+    if table.num_rows:
+        stream = pa.BufferOutputStream()
+        # Without statistics no missing value keeps the others of these rows from being tried.
+        pq.write_table(table, stream, compression="zstd", write_statistics=False)
+        record.store.put_if_absent(retry_key(record.job, chunk), stream.getvalue().to_pybytes())
