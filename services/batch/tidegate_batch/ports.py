@@ -5,7 +5,7 @@ Rows travel between source, scorer and sink as Arrow record batches, whatever th
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
 import msgspec
 
@@ -184,6 +184,8 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     chunk: str
     attempt: str
+    is_isolated: bool = False
+    """Its rows may kill whoever scores them: do that in a process of its own, row by row."""
 
 
 class Committed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag=True):
@@ -231,7 +233,16 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     message: str
 
 
-WorkerMessage: TypeAlias = Ready | Refused | Committed | Failed
+class Leaving(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag=True):
+    """This worker's machine will soon be taken away: it takes no chunk any more.
+
+    It may still finish the one it has. Its end follows, and is nobody's fault.
+    """
+
+    reason: str
+
+
+WorkerMessage: TypeAlias = Ready | Refused | Committed | Failed | Leaving
 """What a worker says, as JSON, whatever carries it."""
 
 
@@ -256,6 +267,33 @@ BuildScorer: TypeAlias = "Callable[[WorkerSetup], ChunkScorer]"
 """Makes a worker of a fresh process: fetches and loads the model, reads the plan."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preemption:
+    """This machine will be taken away."""
+
+    left_ns: int
+    """Until then; 0 or more."""
+    reason: str
+    """For people: who said so."""
+
+
+class PreemptionNotice(Protocol):
+    """One place where it is said that this machine will be taken away."""
+
+    def look(self) -> Preemption | None:
+        """Return what is said now, within a second; whatever goes wrong is no notice."""
+        ...
+
+
+class NoticeSetup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where a worker hears of the end of its machine, besides SIGTERM."""
+
+    file: str | None = None
+    cloud: Literal["aws", "gcp"] | None = None
+    address: str = "http://169.254.169.254"
+    """Of the cloud's metadata service."""
+
+
 class WorkerSetup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All that a worker process is told; the rest it reads from the store."""
 
@@ -265,6 +303,9 @@ class WorkerSetup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     threads: int
     """Cores that the model may use in this worker."""
     cache_dir: str
+    notice: NoticeSetup = NoticeSetup()
+    fault_share: float = 0.0
+    """Of the calls to a store, those that fail on purpose; see ``batch.rehearse_faults``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ from botocore.exceptions import (
     ResponseStreamingError,
 )
 
-from tidegate.objects.port import StoreUnavailableError
+from tidegate.objects.port import StoreBusyError, StoreUnavailableError
 
 _NOTHING_LANDED: Final = {"ConditionalRequestConflict", "OperationAborted"}
 _OVERLOADED: Final = {429, 500, 502, 503, 504}
@@ -63,7 +63,9 @@ def explain(
     what = f"{url}/{key}" if key else url
     where = _without_credentials(endpoint)
     said = _of_answer(error) if isinstance(error, ClientError) else _of_client(error, where=where)
-    return StoreUnavailableError(f"{what} at {where}: {said}")
+    is_busy = is_passing(error) or isinstance(error, ConnectionError | HTTPClientError)
+    kind = StoreBusyError if is_busy else StoreUnavailableError
+    return kind(f"{what} at {where}: {said}")
 
 
 def _is_overload(error: ClientError) -> bool:

@@ -35,6 +35,11 @@ CHUNK_LEASE_NS: Final = Nanoseconds(120 * NS_PER_SECOND)
 """Twice the 60 s that a chunk is meant to take at most."""
 RETRY_LIMIT: Final = 3
 """How often one chunk may fail because a store or the like was not there."""
+ISOLATED_AFTER: Final = 3
+"""Workers that died with one chunk in hand, before it is scored in a process apart."""
+HOPELESS_AFTER: Final = 10
+"""And before nobody is given it any more. Kills from outside look the same from afar: of ten in a
+row even a machine that loses a third of its workers sees one in 17,000 chunks."""
 RETRY_PAUSE_NS: Final = Nanoseconds(5 * NS_PER_SECOND)
 """Until such a chunk is leased again; other chunks are scored meanwhile."""
 
@@ -71,6 +76,8 @@ class Lease:
     chunk: PlannedChunk
     worker: WorkerId
     expires_at_ns: int
+    is_isolated: bool = False
+    """Several workers have died with this chunk in hand."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +122,8 @@ class ChunkQueue:
         self._failures: dict[ChunkId, int] = {}
         self._resting = deque[tuple[int, PlannedChunk]]()
         """Chunks that wait for a part, and until when; the first to wait is the first again."""
+        self._deaths: dict[ChunkId, int] = {}
+        """How many workers died with a chunk in hand, those aside whose machine was taken."""
         self._leases_lost = 0
         self.no_commit_limit_ns = no_commit_limit_ns
         self._progress_at_ns = now_ns
@@ -141,7 +150,12 @@ class ChunkQueue:
             if self._states[chunk.id] is not ChunkState.PENDING:  # by one that was given up
                 continue
             self._move(chunk.id, ChunkEvent.LEASED)
-            lease = Lease(chunk=chunk, worker=worker, expires_at_ns=now_ns + CHUNK_LEASE_NS)
+            lease = Lease(
+                chunk=chunk,
+                worker=worker,
+                expires_at_ns=now_ns + CHUNK_LEASE_NS,
+                is_isolated=self._deaths.get(chunk.id, 0) >= ISOLATED_AFTER,
+            )
             self._leases[chunk.id] = lease
             return lease
         return None
@@ -186,15 +200,25 @@ class ChunkQueue:
             self._resting.append((now_ns + RETRY_PAUSE_NS, self._chunks[chunk]))
         return self._failures[chunk] < RETRY_LIMIT
 
-    def on_worker_lost(self, worker: WorkerId) -> None:
+    def on_worker_lost(self, worker: WorkerId, *, is_preempted: bool = False) -> None:
         """Take back what a dead worker held, and what it would have scored next.
 
-        It never counts against the chunk or the job: preemption is ordinary input.
+        It never counts against the job. It counts against the chunk, which may have killed the
+        worker, but for workers whose machine was taken away.
         """
         for lease in [held for held in self._leases.values() if held.worker == worker]:
+            chunk = lease.chunk.id
+            self._deaths[chunk] = self._deaths.get(chunk, 0) + (not is_preempted)
             self._put_back(lease)
         if rest := self._own.pop(worker, None):
             self._fresh.append(rest)
+
+    def deadly(self) -> PlannedChunk | None:
+        """Return a chunk that has killed so many workers that nobody should be given it."""
+        for chunk, deaths in self._deaths.items():
+            if deaths >= HOPELESS_AFTER and self._states[chunk] is not ChunkState.COMMITTED:
+                return self._chunks[chunk]
+        return None
 
     def on_tick(self, now_ns: int) -> None:
         """Give up the leases that have expired, and let chunks be leased that have rested."""

@@ -95,7 +95,7 @@ class Session:
         self.config = config.absolute() if config else None
         self.cache_dir = settings.cache_dir.absolute()
         self.store_url = absolute(settings.store).rstrip("/")
-        self.parts: Parts = build_parts()
+        self.parts: Parts = build_parts(fault_share=self.batch.rehearse_faults)
 
     def record(self, job: str) -> JobRecord:
         """Return the record of a job that a person named."""

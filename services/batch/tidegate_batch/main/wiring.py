@@ -1,15 +1,21 @@
 """The one place that picks adapters: for a driver, and for each of its workers."""
 
 import os
+import random
 import secrets
 import socket
 import sys
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
+from typing import Final
+from zlib import crc32
 
 from tidegate.clock.system import SystemClock, sleep_ns
 from tidegate.objects.opening import open_store
+from tidegate.objects.patient import Patience, PatientObjectStore
 from tidegate.objects.port import ObjectStore
+from tidegate.objects.rehearsing import FaultShares, RehearsingStore
+from tidegate.units import NS_PER_SECOND
 from tidegate_batch.pipeline.driving import Crew
 from tidegate_batch.pipeline.engines.local import LocalEngine
 from tidegate_batch.pipeline.loading import load_scorer
@@ -20,13 +26,22 @@ from tidegate_batch.settings import BatchSettings
 from tidegate_batch.sinks.files import FileSink
 from tidegate_batch.sources.files import FileSource
 
+_PATIENCE_NS: Final = 600 * NS_PER_SECOND
+"""Of each call to a store that throttles or is away. The driver's own limit on time without a
+commit (``batch.no_commit_limit_ms``, as long) ends the job before, and the workers with it."""
 
-def build_parts() -> Parts:
-    """Return the real stores, files, clocks and randomness."""
+
+def build_parts(*, fault_share: float = 0.0) -> Parts:
+    """Return the real stores, files, clocks and randomness.
+
+    Args:
+        fault_share: Of the calls to a store, those that fail on purpose; see the settings.
+    """
     clock = SystemClock()
+    stores = partial(_opened, fault_share=fault_share)
     return Parts(
-        stores=_opened,
-        source=FileSource(_opened),
+        stores=stores,
+        source=FileSource(stores),
         sink=FileSink(),
         clock=clock,
         wall=clock,
@@ -36,9 +51,16 @@ def build_parts() -> Parts:
 
 
 @lru_cache(maxsize=64)
-def _opened(url: str) -> ObjectStore:
+def _opened(url: str, *, fault_share: float) -> ObjectStore:
     """Open a store once: an S3 client takes tens of milliseconds to make."""
-    return open_store(url)
+    store = open_store(url)
+    if fault_share:
+        shares = FaultShares.of_share(fault_share)
+        store = RehearsingStore(store, shares, seed=crc32(url.encode()) ^ os.getpid())
+    clock, dice = SystemClock(), random.Random()
+    return PatientObjectStore(
+        store, Patience(limit_ns=_PATIENCE_NS, clock=clock, pause=sleep_ns, dice=dice)
+    )
 
 
 def build_crew(settings: BatchSettings, *, cache_dir: Path) -> Crew:
@@ -51,6 +73,8 @@ def build_crew(settings: BatchSettings, *, cache_dir: Path) -> Crew:
         threads=max(1, cores // workers),
         cache_dir=str(cache_dir),
         no_commit_limit_ns=settings.no_commit_limit_ns,
+        notice=settings.notice,
+        fault_share=settings.rehearse_faults,
     )
 
 
@@ -61,14 +85,19 @@ def available_cores() -> int:
 
 def _engine(settings: BatchSettings, *, cores: int, workers: int) -> Engine:
     if settings.engine == "local":
-        # -P: no module of the current folder takes the place of one that is meant
-        return LocalEngine([sys.executable, "-P", "-m", "tidegate_batch.main.worker"])
+        return LocalEngine(_python("worker"))
     from tidegate_batch.pipeline.engines.ray import RayEngine
 
     return RayEngine(build_scorer, cores=cores, workers=workers)
 
 
+def _python(program: str) -> list[str]:
+    # -P: no module of the current folder takes the place of one that is meant
+    return [sys.executable, "-P", "-m", f"tidegate_batch.main.{program}"]
+
+
 def build_scorer(setup: WorkerSetup) -> Scorer:
     """Make a worker of this process; see ``load_scorer``."""
     worker = f"{socket.gethostname()}:{os.getpid()}"
-    return load_scorer(setup, parts=build_parts(), worker=worker)
+    parts = build_parts(fault_share=setup.fault_share)
+    return load_scorer(setup, parts=parts, worker=worker, apart=_python("isolated"))

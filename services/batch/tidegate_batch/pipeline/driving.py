@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tidegate.errors import TidegateError
 from tidegate_batch.core.chunks import ChunkQueue
@@ -21,7 +21,7 @@ from tidegate_batch.pipeline.planning import make_plan, refuse_changes
 from tidegate_batch.pipeline.publishing import Publication
 from tidegate_batch.pipeline.record import JobRecord
 from tidegate_batch.pipeline.seat import Seat
-from tidegate_batch.ports import Display, Engine, WorkerSetup
+from tidegate_batch.ports import Display, Engine, NoticeSetup, WorkerSetup
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +34,10 @@ class Crew:
     """Cores that the model may use in each worker."""
     cache_dir: str
     no_commit_limit_ns: int
+    notice: NoticeSetup = field(default_factory=NoticeSetup)
+    """Where workers hear that their machine will be taken away."""
+    fault_share: float = 0.0
+    """Of the calls to a store, those that fail on purpose."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +150,8 @@ class JobDriver:
             epoch=self._seat.epoch,
             threads=crew.threads,
             cache_dir=crew.cache_dir,
+            notice=crew.notice,
+            fault_share=crew.fault_share,
         )
 
     def _publish(self) -> JobManifest:

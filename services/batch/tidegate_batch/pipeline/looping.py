@@ -5,7 +5,7 @@ from typing import assert_never
 from tidegate.observability import get_logger
 from tidegate.units import NS_PER_SECOND, ns_to_seconds
 from tidegate_batch.core.bad_rows import BadRowWatch
-from tidegate_batch.core.chunks import ChunkQueue, WorkerId
+from tidegate_batch.core.chunks import HOPELESS_AFTER, ChunkQueue, WorkerId
 from tidegate_batch.core.errors import ChunkFailedError, NoCommitError, WorkersFailedError
 from tidegate_batch.pipeline.parts import Parts
 from tidegate_batch.pipeline.seat import Seat
@@ -15,6 +15,7 @@ from tidegate_batch.ports import (
     Display,
     Engine,
     Failed,
+    Leaving,
     Ready,
     Refused,
     WorkerEvent,
@@ -54,6 +55,7 @@ class ChunkLoop:
         self._starting: set[WorkerId] = set()
         self._ready: set[WorkerId] = set()
         self._idle: set[WorkerId] = set()
+        self._leaving: set[WorkerId] = set()
         self._failed_starts = 0
         self._wanted = 0
 
@@ -95,7 +97,12 @@ class ChunkLoop:
             if lease is None:
                 return
             self._idle.remove(worker)
-            self._engine.assign(worker, Assignment(chunk=lease.chunk.chunk, attempt=self._new_id()))
+            if lease.is_isolated:
+                _log.warning("chunk_isolated", chunk=lease.chunk.chunk, worker=worker)
+            assignment = Assignment(
+                chunk=lease.chunk.chunk, attempt=self._new_id(), is_isolated=lease.is_isolated
+            )
+            self._engine.assign(worker, assignment)
 
     def _wait_ns(self) -> int:
         until_tick_ns = self._queue.next_tick_at_ns() - self._clock.now_ns()
@@ -104,7 +111,8 @@ class ChunkLoop:
     def _on_event(self, event: WorkerEvent) -> None:
         match event:
             case WorkerSaid(worker=worker, message=message):
-                self._idle.add(worker)
+                if worker not in self._leaving:
+                    self._idle.add(worker)
                 self._on_message(worker, message)
             case WorkerLost(worker=worker, reason=reason):
                 self._on_lost(worker, reason)
@@ -121,6 +129,10 @@ class ChunkLoop:
                 self._on_committed(message)
             case Failed():
                 self._on_failed(worker, message)
+            case Leaving(reason=reason):
+                _log.info("worker_leaves", worker=worker, reason=reason)
+                self._leaving.add(worker)
+                self._idle.discard(worker)
             case Refused(code=code, message=text):
                 raise ChunkFailedError.of_worker(text, code=code)
             case _:
@@ -144,17 +156,34 @@ class ChunkLoop:
     def _on_lost(self, worker: WorkerId, reason: str) -> None:
         """Replace a dead worker; whatever killed it is ordinary input, not the chunk's fault."""
         _log.warning("worker_lost", job_id=self._seat.record.job, worker=worker, reason=reason)
-        if worker in self._starting:
+        is_preempted = worker in self._leaving
+        if worker in self._starting and not is_preempted:
             self._failed_starts += 1
-        for group in (self._starting, self._ready, self._idle):
+        for group in (self._starting, self._ready, self._idle, self._leaving):
             group.discard(worker)
-        self._queue.on_worker_lost(worker)
+        self._queue.on_worker_lost(worker, is_preempted=is_preempted)
+        self._refuse_a_deadly_chunk(reason)
         if self._failed_starts >= _FAILED_STARTS * self._wanted:
             raise WorkersFailedError(
                 f"{self._failed_starts} workers in a row died before they were ready; the last: "
                 f"{reason}"
             )
         self._add_worker()
+
+    def _refuse_a_deadly_chunk(self, reason: str) -> None:
+        chunk = self._queue.deadly()
+        if chunk is None:
+            return
+        rows = ", ".join(
+            f"rows {piece.first_row} to {piece.first_row + piece.rows - 1} of input {piece.input}"
+            for piece in chunk.pieces[:3]
+        )
+        raise ChunkFailedError(
+            f"chunk {chunk.chunk} ({rows}, inputs counted from 0 as in the plan) was in the hands "
+            f"of {HOPELESS_AFTER} workers that died, also when its rows were scored apart; the "
+            f"last: {reason}. Look at these rows, and at this machine's memory; 'resume' tries "
+            "again."
+        )
 
     def _add_worker(self) -> None:
         worker = self._next_worker

@@ -18,6 +18,7 @@ from tidegate_batch.core.records import Commit, CommittedRows, DeadLetters, Plan
 from tidegate_batch.pipeline.answering import Answerer, batch_rows_for
 from tidegate_batch.pipeline.dead_letters import DeadLetterBox
 from tidegate_batch.pipeline.expecting import read_schema
+from tidegate_batch.pipeline.isolation import IsolatedAnswerer, ProcessApart
 from tidegate_batch.pipeline.output import RowAssembler, with_facts
 from tidegate_batch.pipeline.parts import Parts
 from tidegate_batch.pipeline.planning import planned_schema
@@ -63,6 +64,8 @@ class Scorer:
         self._schema = planned_schema(plan)
         self._columns = read_schema(model.manifest, self._schema)
         self._batch_rows = batch_rows_for(model)
+        self.apart: ProcessApart | None = None
+        """Scores rows that may kill whoever scores them; without it they are scored here."""
 
     def score(self, assignment: Assignment) -> ChunkResult:
         """Score and commit a chunk; whatever goes wrong becomes a result that names the rows.
@@ -72,7 +75,7 @@ class Scorer:
         """
         chunk = self._chunks[assignment.chunk]
         try:
-            commit = self._score(self._begun(chunk, AttemptId(assignment.attempt)))
+            commit = self._score(self._begun(chunk, assignment))
         except DeviceLostError:
             raise
         except (TidegateError, MemoryError) as error:
@@ -88,6 +91,8 @@ class Scorer:
     def close(self) -> None:
         """Close the input that the last chunk was read from."""
         self._parts.source.close()
+        if self.apart is not None:
+            self.apart.close()
 
     def _failed(self, chunk: PlannedChunk, error: TidegateError | MemoryError) -> Failed:
         if isinstance(error, MemoryError):  # not of a model's call, which would be halved
@@ -97,16 +102,22 @@ class Scorer:
             chunk=chunk.chunk, code=error.code, message=str(error), is_retriable=is_retriable
         )
 
-    def _begun(self, chunk: PlannedChunk, attempt: AttemptId) -> _Attempt:
+    def _begun(self, chunk: PlannedChunk, assignment: Assignment) -> _Attempt:
+        attempt = AttemptId(assignment.attempt)
         job, model = self._spec.job, self._spec.model
         return _Attempt(
             id=attempt,
             chunk=chunk,
             watch=Stopwatch(self._parts.clock),
-            answerer=Answerer(self._model),
+            answerer=self._answerer(is_isolated=assignment.is_isolated),
             assembler=RowAssembler(self._schema, model=model, job=job, chunk=chunk.chunk),
             dead_letters=DeadLetterBox(model=model, job=job, chunk=chunk.chunk, attempt=attempt),
         )
+
+    def _answerer(self, *, is_isolated: bool) -> Answerer:
+        if is_isolated and self.apart is not None:
+            return IsolatedAnswerer(self._model, self.apart)
+        return Answerer(self._model)
 
     def _score(self, attempt: _Attempt) -> Commit:
         """Do all of it, and return the commit that stands then, whoever wrote it."""

@@ -1,0 +1,22 @@
+"""A process that scores rows that may kill it: ``python -m tidegate_batch.main.isolated``."""
+
+import msgspec
+
+from tidegate.inference.model import Model
+from tidegate_batch.main.wiring import build_parts
+from tidegate_batch.pipeline.isolation import own_pipes, serve
+from tidegate_batch.pipeline.loading import load_model
+from tidegate_batch.ports import WorkerSetup
+
+
+def main() -> None:
+    """Serve the worker at the other end of the pipes until it is gone."""
+    serve(*own_pipes(), _load)
+
+
+def _load(setup: bytes) -> Model:
+    return load_model(msgspec.json.decode(setup, type=WorkerSetup), build_parts())
+
+
+if __name__ == "__main__":
+    main()
