@@ -58,6 +58,8 @@ class JobRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     input_format: InputFormat | None = None
     """Of every input; ``None`` for what each file's ending says."""
     output_format: OutputFormat = "parquet"
+    unique_key: bool = False
+    """Whether no two rows may have the same key."""
 
 
 class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

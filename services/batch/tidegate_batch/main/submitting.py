@@ -34,6 +34,7 @@ class Request(Common):
     output: str
     output_format: OutputFormat
     key: tuple[str, ...]
+    unique_key: bool
     keep: tuple[str, ...]
     max_bad_rows: str
 
@@ -78,6 +79,11 @@ _REQUEST = (
     ),
     click.option("--key", multiple=True, metavar="COL", help="A column that names a row; copied."),
     click.option(
+        "--unique-key",
+        is_flag=True,
+        help="Read all keys first, and refuse inputs in which two rows have the same.",
+    ),
+    click.option(
         "--keep",
         multiple=True,
         metavar="COL",
@@ -118,6 +124,7 @@ def build_submission(session: "Session", options: Request) -> "Submission":
         output=options["output"],
         output_format=options["output_format"],
         key=options["key"],
+        unique_key=options["unique_key"],
         keep=options["keep"] or None,
         max_bad_rows=options["max_bad_rows"],
         chunk_rows=session.batch.chunk_rows,

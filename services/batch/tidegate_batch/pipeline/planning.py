@@ -20,6 +20,7 @@ from tidegate_batch.pipeline.output import described, output_schema
 from tidegate_batch.pipeline.parts import Parts, pinned_manifest
 from tidegate_batch.pipeline.reaching import reach_inputs
 from tidegate_batch.pipeline.room import refuse_full_disk
+from tidegate_batch.pipeline.unique import refuse_duplicate_keys
 from tidegate_batch.pipeline.validating import (
     CheckedInputs,
     check_inputs,
@@ -45,6 +46,8 @@ def make_plan(spec: JobSpec, *, parts: Parts, store_url: str) -> Plan:
     chunks = plan_chunks(groups, chunk_rows=spec.request.chunk_rows)
     inputs = _planned_inputs(checked, groups, marks_for(groups, chunks))
     refuse_full_disk(spec, manifest, checked.schema, inputs=inputs, parts=parts)
+    if spec.request.unique_key:
+        refuse_duplicate_keys(spec.request.key, checked.schema, inputs=inputs, source=parts.source)
     columns = described(checked.schema)
     return Plan(
         job=spec.job,

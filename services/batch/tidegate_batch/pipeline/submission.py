@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from tidegate.artifacts.store import ArtifactStore
+from tidegate.errors import SettingError
 from tidegate.ids import ModelRef
 from tidegate.objects.opening import split_url
 from tidegate.objects.port import ObjectStore
@@ -40,6 +41,8 @@ class Submission:
     input_format: InputFormat | None = None
     """Of every input; ``None`` for what each file's ending says."""
     output_format: OutputFormat = "parquet"
+    unique_key: bool = False
+    """Refuse inputs in which two rows have the same key."""
 
 
 def submit(submission: Submission, *, store_url: str, parts: Parts) -> JobRecord:
@@ -100,6 +103,8 @@ def _at_its_output(spec: JobSpec, *, like: JobSpec) -> JobSpec:
 
 
 def _request_of(submission: Submission) -> JobRequest:
+    if submission.unique_key and not submission.key:
+        raise SettingError("--unique-key means nothing without a --key. Name the columns of it.")
     return JobRequest(
         model=str(submission.model),
         inputs=tuple(absolute(pattern) for pattern in submission.inputs),
@@ -110,6 +115,7 @@ def _request_of(submission: Submission) -> JobRequest:
         max_bad_rows=str(parse_limit(submission.max_bad_rows)),
         input_format=submission.input_format,
         output_format=submission.output_format,
+        unique_key=submission.unique_key,
     )
 
 
