@@ -13,27 +13,38 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.fakes.engines import AFTER_COMMIT, BEFORE_COMMIT
+from tests.fixtures import text_models
 from tests.fixtures.bad_rows import (
     answers_by_id,
     dead_letters_of,
     ratio_place,
 )
-from tests.fixtures.batch_jobs import drive, inline_engine, parts_with, run_job
+from tests.fixtures.batch_jobs import (
+    Place,
+    drive,
+    inline_engine,
+    parts_with,
+    publish_as,
+    published_rows,
+    run_job,
+)
 from tidegate.objects.opening import open_store
 from tidegate_batch.core.errors import TooManyBadRowsError
 from tidegate_batch.core.records import PlannedInput
 from tidegate_batch.core.states import State
+from tidegate_batch.pipeline.loading import load_scorer
 from tidegate_batch.pipeline.publishing import read_manifest
 from tidegate_batch.pipeline.record import JobRecord
 from tidegate_batch.pipeline.submission import submit
 from tidegate_batch.pipeline.verifying import verify
-from tidegate_batch.ports import BadRow, Line, ReadRows
+from tidegate_batch.ports import Assignment, BadRow, Committed, Line, ReadRows, WorkerSetup
 from tidegate_batch.sources.parquet import ParquetSource
 
 MISSING = (None, 1.0)
 UNKNOWN = (1e6, 1.0)
 """The model looks it up, and raises."""
 ENDLESS = (1.0, 0.0)
+TEXTS = '[text]\ntokenizer = "words.json"\nmax_tokens = 64\n[pooling]\noutput = "hidden"\n'
 
 
 @pytest.fixture
@@ -168,6 +179,33 @@ def test_a_job_of_bad_rows_alone_is_published_if_that_is_allowed(
     assert_sound(record)
 
 
+@pytest.mark.field_fault("B-18")
+def test_a_text_that_is_too_long_is_a_dead_letter_and_the_others_are_scored(
+    tmp_path: Path, cache: Path
+) -> None:
+    text_models.tokenizer().save(str(tmp_path / "words.json"))
+    transform = tmp_path / "transform.toml"
+    transform.write_text(TEXTS)
+    store, model = str(tmp_path / "store"), text_models.encoder(tmp_path / "m.onnx")
+    publish_as("double", store, model, transform=transform)
+    texts = ["good tide"] * 20
+    texts[3], texts[7], texts[11] = "tide " * 63, "é" * 3000, ""
+    (tmp_path / "in").mkdir()
+    rows = pa.table({"id": pa.array(range(20)), "text": pa.array(texts)})
+    pq.write_table(rows, tmp_path / "in/rows.parquet")
+    place = Place(store=store, input=str(tmp_path / "in"), output=str(tmp_path / "out"))
+    record = run_job(place, cache, max_bad_rows="2")
+    dead = dead_letters_of(place, record.job)
+    assert [(row["id"], row["_error_code"]) for row in dead.to_pylist()] == [
+        (3, "too_long"),
+        (7, "too_long"),
+    ]
+    assert dead["text"].to_pylist() == [texts[3], texts[7]]
+    assert published_rows(place.output)["id"].to_pylist() == [
+        row for row in range(20) if row not in {3, 7}
+    ]
+
+
 def test_files_whose_columns_differ_in_type_share_the_dead_letters_of_a_chunk(
     tmp_path: Path, cache: Path
 ) -> None:
@@ -196,6 +234,22 @@ def test_workers_that_die_and_second_attempts_leave_one_dead_letter_for_each_bad
     drive(record, parts, cache, engine=inline_engine(parts, deaths))
     assert dead_letters_of(place, record.job)["id"].to_pylist() == sorted(changed)
     assert_sound(record)
+
+
+def test_an_attempt_that_comes_second_leaves_no_dead_letters(tmp_path: Path, cache: Path) -> None:
+    place, parts = ratio_place(tmp_path, 20, {7: UNKNOWN}), parts_with()
+    record = submit(place.submission(max_bad_rows="1"), store_url=place.store, parts=parts)
+    engine = inline_engine(parts, {0: KeyboardInterrupt()})
+    with pytest.raises(KeyboardInterrupt):
+        drive(record, parts, cache, engine=engine)
+    setup = WorkerSetup(store=place.store, job=record.job, epoch=1, threads=1, cache_dir=str(cache))
+    scorer = load_scorer(setup, parts=parts, worker="twice")
+    for attempt in ("1" * 32, "2" * 32):
+        said = scorer.score(Assignment(chunk="000000", attempt=attempt))
+        assert said == Committed(chunk="000000", reasons={"model_failed": 1})
+    scorer.close()
+    assert set(dead_letters_of(place, record.job)["_attempt"].to_pylist()) == {"1" * 32}
+    assert len(list(Path(place.output, "_tidegate", record.job).iterdir())) == 1
 
 
 def test_dead_letters_of_a_losing_attempt_are_removed_and_the_winners_stay(

@@ -58,7 +58,7 @@ def lines_place(folder: Path) -> Place:
     return Place(store=str(folder / "store"), input=str(folder / "in"), output=str(folder / "out"))
 
 
-@pytest.mark.field_fault("B-18", "B-19", "B-21")
+@pytest.mark.field_fault("B-19", "B-21")
 def test_of_1000_lines_12_are_dead_letters_each_with_its_reason_and_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

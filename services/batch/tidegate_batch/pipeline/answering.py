@@ -14,6 +14,7 @@ from tidegate.errors import BackendError, RequestRejectedError
 from tidegate.inference.arrays import Array, padded
 from tidegate.inference.model import Model
 from tidegate.inference.runner import DeviceLostError, OutOfMemoryError
+from tidegate.inference.transforms.text import TOO_LONG, TextTooLongError
 from tidegate.oip.errors import NonFiniteOutputError
 from tidegate.tensors.datatypes import DATATYPES
 from tidegate.tensors.signature import VARIABLE
@@ -133,7 +134,8 @@ class Answerer:
 
 def _failed_alone(part: Part, error: BackendError | RequestRejectedError) -> Answered:
     message = _PLACE_IN_BATCH.sub("", str(error))
-    failed = FailedRow(place=part.first, code=error.code, message=message)
+    code = TOO_LONG if isinstance(error, TextTooLongError) else error.code
+    failed = FailedRow(place=part.first, code=code, message=message)
     return Answered(answers={}, places=np.empty(0, dtype=np.int64), failed=(failed,))
 
 

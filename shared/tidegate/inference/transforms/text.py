@@ -36,7 +36,13 @@ CHARACTERS_PER_TOKEN: Final = 32
 a megabyte takes half a second."""
 MOST_CHARACTERS_AT_ONCE: Final = 4_194_304
 """Of all texts of one request: 4 Mi, which take some seconds to tokenize."""
+TOO_LONG: Final = "too_long"
+"""Of a row whose text is longer than the model reads, where rows have reasons of their own."""
 _NO_TEXT: Final = "text that is no Unicode: it has half of a surrogate pair"
+
+
+class TextTooLongError(SignatureMismatchError):
+    """A text has more tokens than the model reads, or so many characters that it surely has."""
 
 
 class _Encoded(Protocol):
@@ -174,12 +180,12 @@ class TextReader:
         raise wrong_value(self._spec.column, row, expected="text", found=shown(value))
 
     def _too_long(self, row: int, found: str) -> SignatureMismatchError:
-        return wrong_value(
-            self._spec.column,
-            row,
-            expected=f"a text of at most {self._spec.max_tokens} tokens (and "
-            f"{self._most_characters} characters)",
-            found=f"{found}; shorten it",
+        expected = (
+            f"a text of at most {self._spec.max_tokens} tokens (and {self._most_characters} "
+            f"characters) in row {row}"
+        )
+        return TextTooLongError.of_input(
+            self._spec.column, expected=expected, found=f"{found}; shorten it"
         )
 
 
