@@ -48,11 +48,16 @@ class TextSource:
         self._file: _OpenText | None = None
 
     def describe(self, found: FoundInput, *, wanted: pa.Schema) -> InputShape:
-        """Tell the columns from the first rows; how many there are is not known yet."""
+        """Tell the columns from the first rows; if these are all, the rows are counted as well."""
         with self._reading(found) as (heading, cutter):
             rows = cutter.take(_SAMPLE_ROWS, _SAMPLE_BYTES) or _no_rows(heading)
             seen = self._dialect.observe(rows, heading, wanted)
-        return InputShape(schema=seen.schema, unreadable=seen.unreadable)
+            is_all = cutter.take(1, 1) is None
+        groups = None
+        if is_all:
+            groups = _without_blank_end([_grouped(rows)])
+            confirm(self._stores(found.store), found.key, found.etag)
+        return InputShape(schema=seen.schema, row_groups=groups, unreadable=seen.unreadable)
 
     def index(self, found: FoundInput) -> tuple[RowGroup, ...]:
         """Read the whole file once, and note every thousand rows where they begin.
@@ -60,7 +65,8 @@ class TextSource:
         Blank lines after the last row are none.
         """
         with self._reading(found) as (_, cutter):
-            groups = _without_blank_end(iter(partial(_next_group, cutter), None))
+            take = partial(cutter.take, _GROUP_ROWS, _GROUP_BYTES)
+            groups = _without_blank_end([_grouped(rows) for rows in iter(take, None)])
         confirm(self._stores(found.store), found.key, found.etag)
         return groups
 
@@ -193,11 +199,8 @@ def _no_rows(heading: Heading) -> Rows:
     return Rows(content=b"", ends=NO_ENDS, start=heading.first)
 
 
-def _next_group(cutter: RowCutter) -> tuple[RowGroup, int] | None:
-    """Return the next rows as a group, and how many at its end are blank."""
-    rows = cutter.take(_GROUP_ROWS, _GROUP_BYTES)
-    if rows is None:
-        return None
+def _grouped(rows: Rows) -> tuple[RowGroup, int]:
+    """Return rows as a group, and how many at its end are blank."""
     blank = 0
     while blank < len(rows) and not rows.row(len(rows) - 1 - blank).strip():
         blank += 1
@@ -205,8 +208,7 @@ def _next_group(cutter: RowCutter) -> tuple[RowGroup, int] | None:
     return group, blank
 
 
-def _without_blank_end(counted: Iterator[tuple[RowGroup, int]]) -> tuple[RowGroup, ...]:
-    groups = list(counted)
+def _without_blank_end(groups: list[tuple[RowGroup, int]]) -> tuple[RowGroup, ...]:
     while groups and groups[-1][0].rows == groups[-1][1]:
         groups.pop()
     kept = [group for group, _ in groups]
