@@ -14,6 +14,7 @@ import pytest
 
 from tests.fakes.memory import MemoryObjectStore
 from tests.fakes.objects import FaultyObjectStore, LosesReply
+from tests.fakes.patience import patient
 from tests.fixtures.stores import STORES
 from tidegate.objects.opening import open_store
 from tidegate.objects.port import (
@@ -25,18 +26,19 @@ from tidegate.objects.port import (
     Written,
 )
 from tidegate.objects.preflight import check_conditional_writes
+from tidegate.objects.rehearsing import FaultShares, RehearsingStore
 
 Outcome = TypeVar("Outcome")
 WRITERS = 8
 WRONG_ETAG = '"00000000000000000000000000000000"'
 
 
-@pytest.fixture(params=[*STORES, "fake", "memory"])
+@pytest.fixture(params=[*STORES, "fake", "memory", "patient"])
 def store(request: pytest.FixtureRequest) -> ObjectStore:
     return opened(request)
 
 
-@pytest.fixture(params=["local", "versitygw", "fake", "memory"])
+@pytest.fixture(params=["local", "versitygw", "fake", "memory", "patient"])
 def strict_store(request: pytest.FixtureRequest) -> ObjectStore:
     """Not moto, which compares and writes in two steps, and copies whatever the source's etag."""
     return opened(request)
@@ -47,6 +49,9 @@ def opened(request: pytest.FixtureRequest) -> ObjectStore:
         return FaultyObjectStore(open_store(request.getfixturevalue("local_url")))
     if request.param == "memory":
         return MemoryObjectStore("memory://bucket/prefix", {"memory://bucket/other": b"x"})
+    if request.param == "patient":  # every fifth call fails, and nobody notices
+        inner = MemoryObjectStore("memory://bucket", {})
+        return patient(RehearsingStore(inner, FaultShares(refused=0.2, conflict=0.2), seed=1))
     return open_store(request.getfixturevalue(f"{request.param}_url"))
 
 

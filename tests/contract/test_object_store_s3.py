@@ -16,6 +16,7 @@ from tidegate.objects.port import (
     ObjectChangedError,
     ObjectStore,
     Refused,
+    StoreBusyError,
     StoreUnavailableError,
     Written,
 )
@@ -73,6 +74,15 @@ def test_what_may_pass_is_asked_again(answer: Answer, alone: pytest.MonkeyPatch)
         assert store.replace("key", b"x", etag='"1"') == Refused()
 
 
+@pytest.mark.field_fault("B-33")
+def test_a_store_that_goes_on_throttling_is_busy_and_not_closed(alone: pytest.MonkeyPatch) -> None:
+    with scripted_s3(*[error(503, "AccessDenied")] * 20) as script:
+        alone.setenv("AWS_ENDPOINT_URL", script.endpoint)
+        alone.setenv("AWS_MAX_ATTEMPTS", "1")
+        with pytest.raises(StoreBusyError, match="is overloaded and went on answering"):
+            S3ObjectStore("bucket", patience_ns=0).get("key")
+
+
 def test_a_conflict_never_counts_as_refused(alone: pytest.MonkeyPatch) -> None:
     """It says that somebody else is writing just now, not that anything is there."""
     with scripted_s3(CONFLICT) as script:
@@ -103,6 +113,7 @@ def test_what_will_not_pass_is_said_at_once(
         with pytest.raises(StoreUnavailableError, match=said) as raised:
             store.put_if_absent("key", b"x")
     assert len(script.requests) == 1
+    assert not isinstance(raised.value, StoreBusyError)
     assert f"s3://bucket/prefix/key at {script.endpoint}: " in str(raised.value)
     assert SECRET not in str(raised.value)
 
@@ -160,6 +171,7 @@ def test_a_server_that_is_not_there_is_said(alone: pytest.MonkeyPatch) -> None:
         S3ObjectStore("bucket").get("key")
     assert f" at {script.endpoint}: " in str(e.value)
     assert "word" not in str(e.value)
+    assert isinstance(e.value, StoreBusyError), "whoever has had an answer before may wait"
 
 
 def test_credentials_that_are_missing_are_said(alone: pytest.MonkeyPatch) -> None:

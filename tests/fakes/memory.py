@@ -84,7 +84,8 @@ class MemoryObjectStore:
 
     def keys(self, prefix: str) -> Iterator[str]:
         start = f"{self._url}/"
-        names = [full for full in self._objects if full.startswith(start + check_prefix(prefix))]
+        wanted = start + check_prefix(prefix)
+        names = [full for full in self._objects if full.startswith(wanted)]
         keys = (name.removeprefix(start) for name in sorted(names, key=str.encode))
         return usable_keys(keys, url=self._url)
 

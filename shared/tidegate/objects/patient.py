@@ -65,7 +65,8 @@ class PatientObjectStore:
     def __init__(self, inner: ObjectStore, patience: Patience) -> None:
         self._inner = inner
         self._patience = patience
-        self._has_answered = False
+        self.has_answered = False
+        """At least once."""
         self._one_repeat = threading.Lock()
 
     @property
@@ -103,7 +104,13 @@ class PatientObjectStore:
 
     def keys(self, prefix: str) -> Iterator[str]:
         """As the port says; a listing that is cut short goes on behind the last key it told."""
-        listing = self._ask(lambda: self._inner.keys(prefix))
+        return self._listed(prefix, self._ask(lambda: self._inner.keys(prefix)))
+
+    def local_path(self, key: str) -> Path | None:
+        """As the port says."""
+        return self._inner.local_path(key)
+
+    def _listed(self, prefix: str, listing: Iterator[str]) -> Iterator[str]:
         last: str | None = None
         while True:
             try:
@@ -116,18 +123,14 @@ class PatientObjectStore:
             else:
                 return
 
-    def local_path(self, key: str) -> Path | None:
-        """As the port says."""
-        return self._inner.local_path(key)
-
     def _ask(self, call: Callable[[], _Answer]) -> _Answer:
         try:
             answer = call()
         except StoreBusyError:
-            if not self._has_answered:
+            if not self.has_answered:
                 raise
             return self._ask_again(call)
-        self._has_answered = True
+        self.has_answered = True
         return answer
 
     def _ask_again(self, call: Callable[[], _Answer]) -> _Answer:
