@@ -31,6 +31,7 @@ class Exchange:
         "held_bytes",
         "is_read",
         "length_bytes",
+        "loop",
         "method",
         "path",
     )
@@ -51,6 +52,8 @@ class Exchange:
         """The most of the body that can have come."""
         self.bodies: HeldBodies | None = None
         """Counts what all requests hold."""
+        self.loop: asyncio.AbstractEventLoop | None = None
+        """Where it is answered, if that is known; to look for it costs a call of the kernel."""
         self.held_bytes = 0
         """What is counted there for this one."""
         self.is_read = False
@@ -172,7 +175,7 @@ class Exchange:
         A timer for every body costs a fifth of the throughput; this is one comparison for each
         *slow* one.
         """
-        self._reader = asyncio.current_task()
+        self._reader = asyncio.current_task(self.loop)
 
     def _end_reading(self) -> None:
         """Be sure that nobody cuts what comes after the body.

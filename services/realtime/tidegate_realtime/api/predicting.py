@@ -54,7 +54,7 @@ class HttpQuestion:
         self._body = b""
         self.json_bytes: int | None = None
         """Of the reply, if bytes of tensors follow in it; known once it is written."""
-        self.model = str(route.model)
+        self.model = route.model or ""
         self.version = route.version
         self.given_id = exchange.header("x-request-id")
         self.began_at_ns: Nanoseconds = exchange.began_at_ns

@@ -36,7 +36,9 @@ class Sweeper:
         watch_after_ns: Nanoseconds = WATCH_AFTER_NS,
         upload_limit_ns: Nanoseconds = UPLOAD_LIMIT_NS,
     ) -> None:
+        """Let nothing be in progress yet; call it on the running loop."""
         self._clock = clock
+        self._loop = asyncio.get_running_loop()
         self.bodies = bodies or HeldBodies()
         self._watch_after_ns = watch_after_ns
         self._upload_limit_ns = upload_limit_ns
@@ -53,7 +55,7 @@ class Sweeper:
 
     def add(self, exchange: Exchange) -> None:
         """Take a request whose headers have been read."""
-        exchange.bodies = self.bodies
+        exchange.bodies, exchange.loop = self.bodies, self._loop
         if not self._young and self._empty.is_set():
             self._empty.clear()
             self._occupied.set()
