@@ -2,8 +2,9 @@
 
 ``tidegate.oip.request`` reads a request (JSON, and behind it the bytes of binary tensors, whose
 places ``layout`` knows), ``tidegate.oip.response`` writes a reply, and ``tidegate.oip.limits`` is
-looked at before anything is parsed. All of it is pure: what cannot be read is a
-``RequestRejectedError`` of ``tidegate.oip.errors``, one sentence for the caller.
+looked at before anything is parsed; ``tidegate.oip.usual`` does in one step what nearly every
+request needs. All of it is pure: what cannot be read is a ``RequestRejectedError`` of
+``tidegate.oip.errors``, one sentence for the caller.
 """
 
 from tidegate.oip.limits import WireLimits, check_raw_json
