@@ -202,6 +202,22 @@ def test_a_key_works_from_its_creation_to_its_end_without_a_restart(guarded: Gua
     assert guarded.statuses("POST", PREDICT)[-1] == 400
 
 
+def test_a_tenant_beyond_its_rate_is_told_when_to_come_back_and_no_other_is(
+    guarded: Guarded,
+) -> None:
+    create = ("create", "--file", str(guarded.file), "--tenant", "lab", "--scope", "predict")
+    made = keys(*create, "--rate", "0.01")
+    header = {"authorization": f"Bearer {made['token']}"}
+    url = guarded.gateway.url + PREDICT
+    while (first := httpx.post(url, json=BODY, headers=header)).status_code == 401:
+        pass  # until the file has been read again
+    assert first.status_code == 200
+    refused = httpx.post(url, json=BODY, headers=header)
+    assert (refused.status_code, refused.json()["code"]) == (429, "quota_exceeded")
+    assert 90 < int(refused.headers["retry-after"]) <= 100
+    assert httpx.post(url, json=BODY, headers=guarded.headers["predict"]).status_code == 200
+
+
 def test_explain_shows_its_key(guarded: Guarded) -> None:
     url = guarded.gateway.admin_url
     command = [sys.executable, "-m", "tidegate", "explain", url, "echo", "--window-s", "0.1"]

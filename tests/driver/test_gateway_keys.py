@@ -15,10 +15,11 @@ from tidegate.clock.system import SystemClock
 from tidegate.inference.model import Model
 from tidegate.keys.access import Access
 from tidegate.keys.file import add_key
-from tidegate.keys.key import Key, Scope, Token
+from tidegate.keys.key import Key, Quota, Scope, Token
 from tidegate.keys.ring import Keyring
 from tidegate_realtime.api.policy import Policy
 from tidegate_realtime.api.predicting import Predictor
+from tidegate_realtime.api.replies import Reply
 from tidegate_realtime.api.routing import match_route
 
 pytestmark = pytest.mark.looptime
@@ -36,15 +37,18 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "keys.json"
 
 
-def made(file: Path, *, best_priority: int = 1) -> str:
+def made(
+    file: Path, *, best_priority: int = 1, tenant: str = "shop", quota: Quota | None = None
+) -> str:
     """Add a key to the file and return the header of its holder."""
     token = Token.new()
     key = Key(
         id=token.id,
         secret_sha256=token.secret_sha256,
         scopes=(Scope.PREDICT,),
-        tenant="shop",
+        tenant=tenant,
         best_priority=best_priority,
+        quota=quota,
         created_at=datetime(2026, 12, 1, tzinfo=UTC),
     )
     add_key(file, key)
@@ -97,3 +101,48 @@ async def test_who_shows_no_key_is_refused_before_its_body_is_read(
     assert not never_whole.is_uploading
     assert edge.catalogue.versions[0].driver.statistics().arrived == 0
     await edge.catalogue.versions[0].driver.aclose()
+
+
+@pytest.fixture
+def tenants(file: Path) -> tuple[Access, list[str]]:
+    """Two keys of a tenant with few rows, and one of another."""
+    few = Quota(rows_per_second=10, burst_rows=4)
+    headers = [made(file, tenant="lab", quota=few) for _ in range(2)]
+    headers.append(made(file, tenant="shop"))
+    return Access(Keyring(file, SystemClock())), headers
+
+
+async def test_a_tenant_beyond_its_rate_is_told_the_exact_time_and_costs_nobody_else_anything(
+    echo: Model, tenants: tuple[Access, list[str]]
+) -> None:
+    access, (lab, again, others) = tenants
+    route = match_route(PATH)
+    assert route is not None
+    edge = edges.serve([echo], clock=LoopClock(), backend=lambda _: FakeBackend(model=echo.run))
+    predictor = Predictor(edge.scorer, Policy(access=access))
+
+    async def ask(header: str, rows: int = 1) -> Reply:
+        body, headers = orjson.dumps({"instances": [[1, 2]] * rows}), {"authorization": header}
+        now_ns = LoopClock().now_ns()
+        exchange = FakeExchange("POST", PATH, body, headers=headers, began_at_ns=now_ns)
+        return await predictor.answer(exchange, route)
+
+    assert (await ask(lab, rows=6)).status == 200  # two of them in advance
+    refused = await ask(again)  # another key of the same tenant
+    assert refused.status == 429
+    told = orjson.loads(refused.body)
+    assert told["code"] == "quota_exceeded"
+    assert told["error"] == (
+        "The rows of this key's tenant are used up: 10 rows/s, and 4 at once. Ask again after 300 "
+        "ms, or less often."
+    )
+    assert told["details"] == {"rows_per_second": 10, "burst_rows": 4, "retry_after_ms": 300}
+    assert ("retry-after", "1") in refused.headers
+    assert (await ask(others)).status == 200
+    await asyncio.sleep(0.299)
+    assert (await ask(lab)).status == 429
+    await asyncio.sleep(0.001)
+    assert (await ask(lab)).status == 200
+    endings = {(str(key.outcome), key.reason): n for key, n in edge.metrics.ended.items()}
+    assert endings["rejected", "quota_exceeded"] == 2
+    assert edge.catalogue.versions[0].driver.statistics().arrived == 3

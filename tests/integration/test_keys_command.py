@@ -8,7 +8,7 @@ import pytest
 from tidegate.cli import run
 from tidegate.cli.exits import ExitCode
 from tidegate.keys.file import load_keys
-from tidegate.keys.key import Token
+from tidegate.keys.key import Quota, Token
 
 Captured = pytest.CaptureFixture[str]
 
@@ -50,6 +50,33 @@ def test_the_same_in_json_and_by_the_setting(
     assert run(["keys", "list", "--json"]) == ExitCode.OK
     (listed,) = json.loads(capsys.readouterr().out)["keys"]
     assert listed == {name: value for name, value in made.items() if name != "token"}
+
+
+def test_a_rate_is_stored_and_listed_and_its_burst_is_a_second_of_it(
+    file: Path, capsys: Captured
+) -> None:
+    create = ["keys", "create", "--file", str(file), "--scope", "predict", "--tenant", "lab"]
+    assert run([*create, "--rate", "2.5"]) == ExitCode.OK
+    assert "rate: 2.5 rows/s" in capsys.readouterr().out
+    assert run([*create, "--rate", "200", "--burst", "1000"]) == ExitCode.OK
+    quotas = [key.quota for key in load_keys(file).keys]
+    assert quotas == [
+        Quota(rows_per_second=2.5, burst_rows=3),
+        Quota(rows_per_second=200.0, burst_rows=1_000),
+    ]
+    capsys.readouterr()
+    assert run(["keys", "list", "--file", str(file)]) == ExitCode.OK
+    assert "200 rows/s" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["--burst", "9"], ["--rate", "0"], ["--rate", "-1"], ["--rate", "nan"], ["--rate", "1e10"]],
+)
+def test_a_rate_that_cannot_be_meant_is_refused(file: Path, options: list[str]) -> None:
+    create = ["keys", "create", "--file", str(file), "--scope", "predict", "--tenant", "lab"]
+    assert run([*create, *options]) == ExitCode.USAGE
+    assert not file.exists()
 
 
 def test_a_revoked_key_is_gone_and_another_try_says_so(file: Path, capsys: Captured) -> None:

@@ -1,6 +1,7 @@
 """``tidegate keys``: who may predict, operate and submit jobs."""
 
 from collections.abc import Mapping
+from math import ceil, isnan
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,6 +39,7 @@ def keys() -> None:
 @keys.command(
     epilog=examples(
         "tidegate keys create --file keys.json --scope predict --tenant shop --model risk",
+        "tidegate keys create --file keys.json --scope predict --tenant lab --rate 200",
         "tidegate keys create --file keys.json --scope admin --tenant ops --expires-in-days 90",
     )
 )
@@ -64,6 +66,18 @@ def keys() -> None:
     default=1,
     show_default=True,
     help="The best class it may ask for: 1 highest, 2 normal, 3 bulk.",
+)
+@click.option(
+    "--rate",
+    type=click.FloatRange(0, 1e9, min_open=True),
+    metavar="ROWS",
+    help="Rows a second that its tenant may ask one gateway for; more is 429.  [default: any]",
+)
+@click.option(
+    "--burst",
+    type=click.IntRange(1, 1_000_000_000),
+    metavar="ROWS",
+    help="Rows at once, with --rate.  [default: those of one second]",
 )
 @click.option(
     "--expires-in-days",
@@ -93,6 +107,7 @@ def create(scopes: tuple[str, ...], tenant: str, models: tuple[str, ...], **othe
         "tenant": tenant,
         "models": [parse_model_name(name) for name in dict.fromkeys(models)] or None,
         "best_priority": others["best_priority"],
+        "quota": _quota(others["rate"], others["burst"]),
         "created_at": now,
         "expires_at": now + timedelta(days=days) if isinstance(days, int) else None,
     }
@@ -118,7 +133,7 @@ def list_keys(**others: object) -> None:
 
     found = load_keys(_file(others)).keys
     rows = [(key.id, *_columns(key)) for key in found]
-    titles = ("id", "tenant", "scopes", "models", "best priority", "created", "expires")
+    titles = ("id", "tenant", "scopes", "models", "best priority", "rate", "created", "expires")
     text = table(titles, rows) if rows else "there is no key yet"
     emit({"keys": [_shown(key) for key in found]}, json_to=_json_to(others), text=text)
 
@@ -136,6 +151,17 @@ def revoke(id_: str, **others: object) -> None:
     remove_key(file, id_)
     text = f"revoked {id_}; gateways that read {file} refuse it within a second or so"
     emit({"revoked": id_}, json_to=_json_to(others), text=text)
+
+
+def _quota(rate: object, burst: object) -> dict[str, float | int] | None:
+    if not isinstance(rate, float):
+        if burst is not None:
+            raise click.UsageError("--burst goes with --rate: how many rows a second?")
+        return None
+    if isnan(rate):  # the only number that is in no range
+        raise click.UsageError("--rate is how many rows a second, above 0.")
+    of_a_second = ceil(rate)
+    return {"rows_per_second": rate, "burst_rows": burst if isinstance(burst, int) else of_a_second}
 
 
 def _file(others: Mapping[str, object]) -> Path:
@@ -162,14 +188,15 @@ def _columns(key: "Key") -> tuple[str, ...]:
         ",".join(key.scopes),
         ",".join(key.models) if key.models is not None else "all",
         str(key.best_priority),
+        f"{key.quota.rows_per_second:g} rows/s" if key.quota else "any",
         f"{key.created_at:%Y-%m-%d}",
         f"{key.expires_at:%Y-%m-%d}" if key.expires_at else "never",
     )
 
 
 def _said(key: "Key") -> str:
-    tenant, scopes, models, _, _, expires = _columns(key)
-    return f"tenant {tenant}: {scopes}; models: {models}; expires: {expires}"
+    tenant, scopes, models, _, rate, _, expires = _columns(key)
+    return f"tenant {tenant}: {scopes}; models: {models}; rate: {rate}; expires: {expires}"
 
 
 def _shown(key: "Key") -> dict[str, object]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tidegate.keys.errors import ForbiddenError, UnauthenticatedError
-from tidegate.keys.key import Key, Scope, Token
+from tidegate.keys.key import Key, Quota, Scope, Token
 from tidegate.keys.ring import Keyring
 
 _BEARER: Final = re.compile(r"bearer +(?P<token>\S+)", re.IGNORECASE)
@@ -24,6 +24,8 @@ class Principal:
     """The best class that it may ask for: 1 highest, 2 normal, 3 bulk."""
     models: tuple[str, ...] | None = None
     """The only models that it may see where it asks for none by name; ``None``: all."""
+    quota: Quota | None = None
+    """How much its tenant may ask for; ``None``: any number of rows."""
 
 
 ANYBODY: Final = Principal(tenant="anonymous")
@@ -74,6 +76,7 @@ class Access:
             key_id=key.id,
             best_priority=key.best_priority,
             models=key.models,
+            quota=key.quota,
         )
 
 

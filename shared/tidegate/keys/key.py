@@ -34,6 +34,15 @@ class Scope(StrEnum):
     JOBS = "jobs"
 
 
+class Quota(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How much a tenant may ask for with a key."""
+
+    rows_per_second: Annotated[float, msgspec.Meta(gt=0, le=1e9)]
+    """On average."""
+    burst_rows: Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000)]
+    """At once, after a while without any."""
+
+
 class Key(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the file says of one key."""
 
@@ -48,6 +57,8 @@ class Key(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """The only models that it may be used for; ``None``: all."""
     best_priority: Annotated[int, msgspec.Meta(ge=1, le=3)] = 1
     """The best class that it may ask for: 1 highest, 2 normal, 3 bulk."""
+    quota: Quota | None = None
+    """For all requests of the tenant together; ``None``: any number of rows."""
     created_at: Annotated[datetime, msgspec.Meta(tz=True)]
     expires_at: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
     """From this instant on it opens nothing; ``None``: never."""

@@ -11,6 +11,7 @@ from tidegate_realtime.api.error_map import STATUS_BY_CODE
 from tidegate_realtime.api.errors import CallerLeftError
 from tidegate_realtime.api.metrics import OutcomeLabel
 from tidegate_realtime.api.poison import PoisonInputError
+from tidegate_realtime.api.quotas import QuotaExceededError
 from tidegate_realtime.api.replies import Problem
 from tidegate_realtime.runtime.outcomes import Cancelled, Expired, Failed, Rejected
 
@@ -51,6 +52,9 @@ def ending_of_error(error: TidegateError, draw: Draw) -> Ending:
         case OverloadedError():
             retry_after_ms = _with_jitter(_RETRY_ELSEWHERE_MS, draw)
             problem = Problem.of_error(error, retry_after_ms=retry_after_ms)
+            return Ending(OutcomeLabel.REJECTED, problem)
+        case QuotaExceededError():  # the exact time, without jitter: it is nobody else's
+            problem = Problem.of_error(error, retry_after_ms=error.retry_after_ms)
             return Ending(OutcomeLabel.REJECTED, problem)
         case PoisonInputError():
             return Ending(OutcomeLabel.FAILED, Problem.of_error(error))

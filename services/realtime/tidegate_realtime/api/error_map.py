@@ -43,6 +43,7 @@ STATUS_BY_CODE: Final = {
     "signature_mismatch": 422,
     "deadline_too_short": 422,
     "poison_input": 422,
+    "quota_exceeded": 429,
     "headers_too_large": 431,
     "caller_left": 499,  # nginx's; only ever in logs and metrics
     "model_failed": 500,

@@ -27,6 +27,7 @@ from tidegate_realtime.api.forms import Asked
 from tidegate_realtime.api.judging import kept_objective
 from tidegate_realtime.api.metrics import UNKNOWN, EndedKey, GatewayMetrics, OutcomeLabel
 from tidegate_realtime.api.poison import PoisonInputError
+from tidegate_realtime.api.quotas import Quotas
 from tidegate_realtime.api.request_ids import RequestIds
 from tidegate_realtime.api.served import Catalogue, ServedVersion
 from tidegate_realtime.api.slow_reading import SlowReader
@@ -190,6 +191,7 @@ class Scorer:
         self._draw = draw
         self._bugs = bugs
         self._slow_reader = slow_reader
+        self._quotas = Quotas()
 
     async def score(self, question: Question) -> Scored:
         """Bring one question to its end; never raises what a caller did.
@@ -212,6 +214,7 @@ class Scorer:
 
     async def _score(self, question: Question, scored: Scored) -> Ending:
         principal = question.principal()
+        self._quotas.begin(principal, question.began_at_ns)
         scored.served = served = self._catalogue.find(question.model, question.version)
         served.use.begin(question.began_at_ns)  # it is bound: whatever moves, this one answers
         self._catalogue.readiness.check()
@@ -230,6 +233,7 @@ class Scorer:
             asked = read
         else:
             asked = question.decode(served)
+        self._quotas.take_rest(principal, asked.rows, scored.arrived_at_ns)
         if asked.id:
             scored.request_id = self._ids.choose(question.given_id, asked.id)
         wishes = wishes_of(asked.parameters, named)

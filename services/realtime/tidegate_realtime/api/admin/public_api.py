@@ -64,6 +64,7 @@ _REFUSALS: Final = {
     "415": "A Content-Encoding that cannot be undone here.",
     "422": "Sound, but not what this model reads (details names input, expected and found), a row "
     "that makes the model fail (details.row), or a deadline that nobody could keep.",
+    "429": "The tenant of its key has used up its rows a second; see Retry-After.",
     "500": "The model failed.",
     "503": "Not accepted now; see Retry-After.",
     "504": "Accepted, and not answered in time; details says how long it waited and ran.",
