@@ -13,7 +13,7 @@ from tidegate.ids import ModelTag
 from tidegate_batch.core.bad_rows import DEFAULT_MAX_BAD_ROWS
 from tidegate_batch.core.errors import JobRecordError
 from tidegate_batch.core.fingerprint import Fingerprint
-from tidegate_batch.core.formats import InputFormat, OutputFormat
+from tidegate_batch.core.formats import ColumnType, InputFormat, OutputFormat
 from tidegate_batch.core.planning import Mark, PlannedChunk
 from tidegate_batch.core.states import ENDED, Event, State, advance
 from tidegate_batch.core.wishes import Wishes
@@ -60,6 +60,8 @@ class JobRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     output_format: OutputFormat = "parquet"
     unique_key: bool = False
     """Whether no two rows may have the same key."""
+    column_types: dict[str, ColumnType] = {}
+    """What copied columns of text files are read as, where a person says so."""
 
 
 class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

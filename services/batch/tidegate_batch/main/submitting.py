@@ -36,6 +36,7 @@ class Request(Common):
     key: tuple[str, ...]
     unique_key: bool
     keep: tuple[str, ...]
+    column_types: tuple[str, ...]
     max_bad_rows: str
 
 
@@ -90,6 +91,13 @@ _REQUEST = (
         help="A column to copy.  [default: all that the model does not read]",
     ),
     click.option(
+        "--column-type",
+        "column_types",
+        multiple=True,
+        metavar="COL=TYPE",
+        help="What a copied column of a text file is: integer, number, boolean or text.",
+    ),
+    click.option(
         "--chunk-rows",
         type=click.IntRange(min=1),
         metavar="N",
@@ -126,6 +134,7 @@ def build_submission(session: "Session", options: Request) -> "Submission":
         key=options["key"],
         unique_key=options["unique_key"],
         keep=options["keep"] or None,
+        column_types=options["column_types"],
         max_bad_rows=options["max_bad_rows"],
         chunk_rows=session.batch.chunk_rows,
         client_token=None,

@@ -1,6 +1,6 @@
 """What a model expects of each column that it reads, told from the manifest alone."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -9,9 +9,16 @@ import pyarrow as pa
 from tidegate.artifacts.manifest import Column, Manifest
 from tidegate.tensors.datatypes import DATATYPES
 from tidegate.tensors.signature import TensorSpec
+from tidegate_batch.core.formats import ColumnType
 from tidegate_batch.pipeline.output import PROVENANCE, prediction_types
 
 _Predicate: TypeAlias = Callable[[pa.DataType], bool]
+COPIED: Final[dict[ColumnType, pa.DataType]] = {
+    "integer": pa.int64(),
+    "number": pa.float64(),
+    "boolean": pa.bool_(),
+    "text": pa.string(),
+}
 _LISTS: Final = (pa.ListType, pa.LargeListType, pa.FixedSizeListType)
 
 
@@ -51,6 +58,11 @@ def text_schema(manifest: Manifest) -> pa.Schema:
         for name, expected in expected_columns(manifest).items()
         if expected.text_type is not None
     )
+
+
+def copied_types(types: Mapping[str, ColumnType]) -> pa.Schema:
+    """Return the types that a person gave to columns of text files; they may miss values."""
+    return pa.schema(pa.field(name, COPIED[kind]) for name, kind in types.items())
 
 
 def read_schema(manifest: Manifest, output: pa.Schema) -> pa.Schema:

@@ -14,7 +14,7 @@ from tidegate.objects.port import ObjectStore
 from tidegate.objects.preflight import check_conditional_writes
 from tidegate_batch.core.bad_rows import DEFAULT_MAX_BAD_ROWS, parse_limit
 from tidegate_batch.core.errors import JobConflictError
-from tidegate_batch.core.formats import InputFormat, OutputFormat
+from tidegate_batch.core.formats import InputFormat, OutputFormat, parse_column_types
 from tidegate_batch.core.names import JobId, job_id_of_token
 from tidegate_batch.core.records import JobRequest, JobSpec, PinnedModel
 from tidegate_batch.core.templates import expand
@@ -43,6 +43,8 @@ class Submission:
     output_format: OutputFormat = "parquet"
     unique_key: bool = False
     """Refuse inputs in which two rows have the same key."""
+    column_types: Sequence[str] = ()
+    """``COLUMN=TYPE``, for columns of text files that are copied."""
 
 
 def submit(submission: Submission, *, store_url: str, parts: Parts) -> JobRecord:
@@ -116,6 +118,7 @@ def _request_of(submission: Submission) -> JobRequest:
         input_format=submission.input_format,
         output_format=submission.output_format,
         unique_key=submission.unique_key,
+        column_types=parse_column_types(submission.column_types),
     )
 
 

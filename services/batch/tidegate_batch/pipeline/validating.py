@@ -11,11 +11,16 @@ import pyarrow as pa
 from tidegate.artifacts.manifest import Manifest
 from tidegate.errors import JobError
 from tidegate_batch.core.errors import InputInvalidError, Problem
-from tidegate_batch.core.formats import NAMES
+from tidegate_batch.core.formats import NAMES, TEXT_FORMATS, ColumnType
 from tidegate_batch.core.planning import RowGroup
 from tidegate_batch.core.records import JobRequest
 from tidegate_batch.core.wording import counted
-from tidegate_batch.pipeline.expecting import ExpectedColumn, expected_columns, text_schema
+from tidegate_batch.pipeline.expecting import (
+    ExpectedColumn,
+    copied_types,
+    expected_columns,
+    text_schema,
+)
 from tidegate_batch.pipeline.output import PROVENANCE, output_schema, prediction_types
 from tidegate_batch.ports import FoundInput, InputShape, RowSource
 
@@ -40,8 +45,9 @@ def check_inputs(request: JobRequest, manifest: Manifest, source: RowSource) -> 
         StoreUnavailableError: A store could not be asked.
     """
     found, problems = _find(request, source)
-    files, unreadable = _describe(found[:1], source, wanted=text_schema(manifest))
-    wanted = _with_kept(request, manifest, files)
+    wanted = pa.unify_schemas([text_schema(manifest), copied_types(_copied(request, manifest))])
+    files, unreadable = _describe(found[:1], source, wanted=wanted)
+    wanted = _with_kept(wanted, request, manifest, files)
     others, others_unreadable = _describe(found[1:], source, wanted=wanted)
     files += others
     problems += unreadable + others_unreadable
@@ -50,6 +56,7 @@ def check_inputs(request: JobRequest, manifest: Manifest, source: RowSource) -> 
     reference = files[0]
     kept = kept_columns(request, manifest, reference[1].schema)
     problems += _collisions(kept, manifest, reference[0].source)
+    problems += _ineffective(request, manifest, kept, files)
     expected = expected_columns(manifest)
     for file, shape in files:
         problems += _problems_of(file, shape, manifest=manifest)
@@ -94,14 +101,39 @@ def index_inputs(
     return [groups for groups in indexed if not isinstance(groups, Problem)]
 
 
+def _copied(request: JobRequest, manifest: Manifest) -> dict[str, ColumnType]:
+    read = expected_columns(manifest)
+    return {name: kind for name, kind in request.column_types.items() if name not in read}
+
+
+def _ineffective(
+    request: JobRequest,
+    manifest: Manifest,
+    kept: Sequence[str],
+    files: Sequence[tuple[FoundInput, InputShape]],
+) -> Iterator[Problem]:
+    """Name the types that a person gave to columns that do not need any."""
+    copied = _copied(request, manifest)
+    has_text = any(found.format in TEXT_FORMATS for found, _ in files)
+    for name in request.column_types:
+        if name not in copied or name not in kept:
+            found = "one that the model reads" if name not in copied else "one that is not"
+            yield _problem("--column-type", "a column that is copied", found, column=name)
+        elif not has_text:
+            found = "none: other files say their types themselves"
+            yield _problem("--column-type", "an input of JSON Lines or CSV", found, column=name)
+
+
 def _with_kept(
-    request: JobRequest, manifest: Manifest, files: Sequence[tuple[FoundInput, InputShape]]
+    schema: pa.Schema,
+    request: JobRequest,
+    manifest: Manifest,
+    files: Sequence[tuple[FoundInput, InputShape]],
 ) -> pa.Schema:
     """Return the types of columns in files that do not say them: the copied ones as in the first.
 
     A copied column may miss values.
     """
-    schema = text_schema(manifest)
     for _, shape in files:
         kept = kept_columns(request, manifest, shape.schema)
         known = set(shape.schema.names) - set(schema.names)
@@ -195,7 +227,9 @@ def _differences(
                 yield _problem(file.source, f"it, for {option}", "no such column", column=name)
             continue
         if name in shape.unreadable:
-            expected = "values of one simple kind, or --keep without it"
+            kind = request.column_types.get(name)
+            kinds = f"{kind}, as --column-type says" if kind else "values of one simple kind"
+            expected = f"{kinds}, or --keep without it"
             yield _problem(file.source, expected, shape.unreadable[name], column=name)
             continue
         wanted = first_shape.schema.field(name).type
