@@ -32,6 +32,7 @@ from tidegate.objects.opening import open_store
 from tidegate_batch.core.errors import TooManyBadRowsError
 from tidegate_batch.core.records import PlannedInput
 from tidegate_batch.core.states import State
+from tidegate_batch.pipeline.counting import refuse_too_many_bad_rows
 from tidegate_batch.pipeline.loading import load_scorer
 from tidegate_batch.pipeline.publishing import read_manifest
 from tidegate_batch.pipeline.record import JobRecord
@@ -163,10 +164,15 @@ def test_at_a_worse_input_the_job_fails_early_and_says_why(tmp_path: Path, cache
 
 
 def test_few_rows_are_held_to_the_limit_at_the_end(tmp_path: Path, cache: Path) -> None:
-    place = ratio_place(tmp_path, 100, {1: UNKNOWN, 2: UNKNOWN})
+    place, parts = ratio_place(tmp_path, 100, {1: UNKNOWN, 2: UNKNOWN}), parts_with()
+    record = submit(place.submission(), store_url=place.store, parts=parts)
     with pytest.raises(TooManyBadRowsError, match="2 of the 100 rows"):
-        run_job(place, cache)
+        drive(record, parts, cache)
     assert list(Path(place.output).glob("**/part-*")) == []
+    plan = record.plan()
+    assert plan is not None
+    with pytest.raises(TooManyBadRowsError):  # whatever workers have said: from the commits alone
+        refuse_too_many_bad_rows(record, plan)
 
 
 def test_a_job_of_bad_rows_alone_is_published_if_that_is_allowed(
