@@ -5,6 +5,7 @@ gives the same bits whether it came as JSON or from a table.
 """
 
 from collections.abc import Mapping, Sequence
+from math import isnan
 from typing import Final
 
 import numpy as np
@@ -54,12 +55,20 @@ class TabularReader:
         rows = [self._named(row, place) for place, row in enumerate(instances)]
         if len(rows) >= _MANY_ROWS:
             return self._stack({name: [row.get(name) for row in rows] for name in self.columns})
-        encoded = [
-            [_value(column, row.get(column.name), place) for column in self._spec.columns]
-            for place, row in enumerate(rows)
-        ]
+        encoded = [self._encoded(row, place) for place, row in enumerate(rows)]
         with np.errstate(over="ignore"):
             return self._finished(np.array(encoded).astype(self._dtype))
+
+    def _encoded(self, row: Mapping[str, object], place: int) -> list[float]:
+        """Turn the values of a row into numbers; a number is what it was, which most are."""
+        return [
+            value
+            if type(value := row.get(column.name)) is float
+            and column.type == "number"
+            and not isnan(value)
+            else _value(column, value, place)
+            for column in self._spec.columns
+        ]
 
     def _named(self, row: object, place: int) -> Mapping[str, object]:
         if isinstance(row, Mapping):
