@@ -151,8 +151,9 @@ class Simulator:
                 self._timer_at_ns = NEVER if command.at_ns is None else command.at_ns
             else:
                 self._note(command, now_ns)
-        scheduled_at_ns = self._heap[0][0] if self._heap else NEVER
-        self._next_at_ns = min(scheduled_at_ns, self._timer_at_ns)
+        self._next_at_ns = self._timer_at_ns
+        if self._heap and self._heap[0][0] < self._next_at_ns:
+            self._next_at_ns = self._heap[0][0]
 
     def _note(self, command: Ending | Terminate | GiveUp, now_ns: int) -> None:
         if isinstance(command, Reject):

@@ -90,7 +90,8 @@ class ArrivalRate:
         then the last ten seconds count, up to that many rows in the second. So a step to 400
         rows/s or more is seen within 0.1 s, and one to 30 within a second.
         """
-        self._advance(now_ns)
+        if now_ns // _SLOT_NS != self._slot:
+            self._advance(now_ns)
         total, tenth, second = self._total, self._tenth, self._second
         if second.rows(total) < ENOUGH_ROWS:
             at_most = ENOUGH_ROWS * NS_PER_SECOND / second.covered_ns(now_ns)

@@ -1,16 +1,21 @@
 """How many standard deviations, and how much margin, a promise at a percentile takes."""
 
+from functools import lru_cache
 from statistics import NormalDist
 from typing import Final
 
 _STANDARD: Final = NormalDist()
+_remembered: Final = lru_cache(maxsize=64)
+"""Both are asked after every batch for one of a few percentiles, and nothing else decides."""
 
 
+@_remembered
 def deviations(percentile: float) -> float:
     """Return z: by how many standard deviations a normal sum may exceed its mean."""
     return _STANDARD.inv_cdf(percentile)
 
 
+@_remembered
 def caution(percentile: float, contenders: float = 1.0) -> float:
     """Return the factor for margins if so many requests try for each place.
 

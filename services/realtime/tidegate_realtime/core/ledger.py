@@ -68,7 +68,7 @@ class Ledger:
     @property
     def usual_rows(self) -> int:
         """Rows of a request on average, at least 1."""
-        return max(1, self.arrived_rows // max(1, self.arrived))
+        return self.arrived_rows // self.arrived if self.arrived else 1
 
     def move(self, request: Request, event: Event) -> None:
         """Apply an event to a request.

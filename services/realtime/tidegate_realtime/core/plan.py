@@ -22,6 +22,7 @@ from tidegate_realtime.core.deadline_queue import Entry
 from tidegate_realtime.core.pace import Pace
 from tidegate_realtime.core.request import Request
 
+_SQRT_HALF: Final = sqrt(0.5)
 FOREVER: Final = 1 << 62
 """After every instant: the deadline of what may not be shed."""
 
@@ -216,16 +217,22 @@ class Plan:
             return pace.cap_rows
         if not 0 < least_rows < pace.cap_rows or self.ends_by_ns(least_rows, start) >= deadline_ns:
             return 0
-        begin_ns, ahead_ns = start[0] + pace.overhead_ns, pace.z * sqrt(start[1])
-        caution, room_ns = pace.caution, deadline_ns - begin_ns
-        for size in reversed(pace.sizes):
-            if size <= least_rows:
-                break
+        # The end need not rise with the size, but a bound below it does: hypot(a, s) is at least
+        # (a + s)/√2, and a share of L - m, up to all of it, added to m rises as m and L do. So no
+        # size is in time from the first one on of which the bound is not; a nanosecond is more
+        # than what floats round.
+        share, sizes = min(1.0, pace.caution * _SQRT_HALF), pace.sizes
+        ahead_ns = pace.overhead_ns + share * pace.z * sqrt(start[1])
+
+        def bound_ns(size: int) -> float:
             mean_ns, spread_ns = times.get(size) or pace.times(size)
-            if mean_ns < room_ns and (  # as ``ends_by_ns``, of which this takes half the time
-                begin_ns + mean_ns + caution * hypot(ahead_ns, spread_ns) < deadline_ns
-            ):
-                return size
+            return mean_ns + share * spread_ns
+
+        place = bisect_left(sizes, deadline_ns - start[0] - ahead_ns + 1, key=bound_ns)
+        while place and sizes[place - 1] > least_rows:
+            place -= 1
+            if self.ends_by_ns(sizes[place], start) < deadline_ns:
+                return sizes[place]
         return least_rows
 
     def room_rows(self) -> int:

@@ -40,7 +40,8 @@ class Sojourn:
             objective_ns: How long a request may take in all.
             now_ns: When it starts.
         """
-        self.relax(now_ns)
+        if now_ns >= self._ends_at_ns:
+            self.relax(now_ns)
         if self._least_ns is None or waited_ns < self._least_ns:
             self._least_ns = waited_ns
         if now_ns < self._ends_at_ns:

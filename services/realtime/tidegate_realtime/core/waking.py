@@ -45,16 +45,17 @@ class Waking:
             bisection: So have parts of failed batches.
             commands: A ``WakeAt`` is appended to these.
         """
-        at_ns, unwanted = self._waiting_due_ns(), []
+        due_at_ns: list[int] = [self._waiting_due_ns()]
+        unwanted = []
         for batch in executors.running:
-            at_ns = min(at_ns, batch.hangs_at_ns)
+            due_at_ns.append(batch.hangs_at_ns)
             due_ns = _due_ns(batch)
             if due_ns is not None:
-                at_ns = min(at_ns, due_ns)
+                due_at_ns.append(due_ns)
             elif not (batch.is_terminated or still_wanted(batch.pieces)):
                 unwanted.append(batch)
-        for batch in bisection.waiting:
-            at_ns = min(at_ns, _due_ns(batch) or FOREVER)
+        due_at_ns += [_due_ns(batch) or FOREVER for batch in bisection.waiting]
+        at_ns = min(due_at_ns)
         if at_ns != self.at_ns:
             self.at_ns = at_ns
             commands.append(WakeAt(None if at_ns == FOREVER else Nanoseconds(at_ns)))

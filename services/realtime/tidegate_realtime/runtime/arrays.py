@@ -34,6 +34,6 @@ def cut(tensors: Tensors, start: int, stop: int) -> Tensors:
 def wrong_rows(tensors: Tensors, rows: int) -> str | None:
     """Describe the first array whose leading dimension is not ``rows``; ``None`` if all fit."""
     for name, array in tensors.items():
-        if array.shape[:1] != (rows,):
+        if not array.ndim or len(array) != rows:
             return f"{name!r} has shape {list(array.shape)}, not {rows} rows"
     return None

@@ -7,6 +7,7 @@ backend's thread to the loop, which settles all its members.
 
 import asyncio
 from collections.abc import Hashable, Sequence
+from operator import attrgetter
 from typing import Final, assert_never
 
 from tidegate.clock import Clock
@@ -51,6 +52,7 @@ from tidegate_realtime.runtime.totals import report_totals
 from tidegate_realtime.runtime.warm_up import at_length, teach, warm_up
 
 log: Final = get_logger(__name__)
+_bytes_of: Final = attrgetter("nbytes")
 
 
 class BatchDriver(OnePart):
@@ -253,7 +255,7 @@ class BatchDriver(OnePart):
             deadline_at_ns,
             priority,
             self._is_sheddable if sheddable is None else sheddable,
-            sum([array.nbytes for array in inputs.values()]),
+            sum(map(_bytes_of, inputs.values())),
             is_newest_first=sheddable is None and not self._is_sheddable,
         )
         commands = self._batcher.on_arrival(request, now_ns)
