@@ -21,7 +21,7 @@ from tidegate_loadtest.arrivals.files import CurveFile
 SETTINGS = (ROOT / "docs/settings.md").read_text(encoding="utf-8")
 COMMANDS = (ROOT / "docs/cli.md").read_text(encoding="utf-8")
 CHANGES = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-ANSWERS_NOTHING = {"tidegate serve"}
+ANSWERS_NOTHING = {"tidegate serve", "tidegate jobs serve"}
 
 
 def settings() -> dict[str, str]:

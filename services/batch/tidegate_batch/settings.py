@@ -25,6 +25,8 @@ class BatchSettings(Section):
     """A job in which no chunk was committed for this long ends with an error. Ten minutes: ten
     times what a chunk should take at most."""
 
+    webhook_secret_file: Path | None = None
+    """What messages of a job's end are signed with; ``TIDEGATE_WEBHOOK_SECRET`` goes before it."""
     preemption_file: Path | None = None
     """Workers leave when this file appears; it may hold the seconds that are left."""
     preemption_cloud: Literal["aws", "gcp"] | None = None

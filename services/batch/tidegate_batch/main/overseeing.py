@@ -42,13 +42,15 @@ _STATES = ["submitted", *(state.value for state in State)]
 def list_command(states: tuple[str, ...], limit: int, **options: Unpack[Common]) -> None:
     """List the jobs of a store, the newest first."""
     from tidegate_batch.pipeline.listing import list_jobs
+    from tidegate_batch.pipeline.queueing import waiting_jobs
 
     session = open_session(options)
     store = session.parts.stores(session.store_url)
     jobs, known = list_jobs(store, states=states, limit=limit)
-    now = session.parts.wall.utc_now()
+    now, queued = session.parts.wall.utc_now(), {waiting.job for waiting in waiting_jobs(store)}
     drawn = table(
-        ["job", "model", "state", "rows", "age", "output"], [_row(job, now) for job in jobs]
+        ["job", "model", "state", "rows", "age", "output"],
+        [_row(job, now, is_queued=job.job in queued) for job in jobs],
     )
     more = f"\n… and {counted(known - len(jobs), 'older job')}: --limit {known} shows all"
     where = f"of {' or '.join(states)} " if states else ""
@@ -56,16 +58,22 @@ def list_command(states: tuple[str, ...], limit: int, **options: Unpack[Common])
     emit({"jobs": jobs, "known": known}, json_to=options["json_to"], text=text)
 
 
-def _row(job: "JobStatus", now: datetime) -> list[str]:
+def _row(job: "JobStatus", now: datetime, *, is_queued: bool) -> list[str]:
     age_s = (now - datetime.fromisoformat(job.created_at)).total_seconds()
     return [
         job.job,
         str(job.model),
-        f"{job.state} (left alone)" if job.needs_resume and not job.failure else job.state,
+        f"{job.state}{_note(job, is_queued=is_queued)}",
         "" if job.rows is None else f"{job.rows_committed}/{job.rows}",
         lasting(max(0.0, age_s)),
         job.output,
     ]
+
+
+def _note(job: "JobStatus", *, is_queued: bool) -> str:
+    if not job.needs_resume or job.failure:
+        return ""
+    return " (queued)" if is_queued else " (left alone)"
 
 
 @click.command(epilog=examples("tidegate batch watch 0123456789abcdef"))

@@ -5,7 +5,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from types import FrameType
@@ -29,11 +29,14 @@ from tidegate_batch.core.names import JobId, parse_job_id
 from tidegate_batch.core.states import ENDED
 from tidegate_batch.core.wishes import Deadline
 from tidegate_batch.main.display import BarDisplay, LineDisplay, build_display
+from tidegate_batch.main.notifying import post, webhook_secret
 from tidegate_batch.main.wiring import build_crew, build_parts
 from tidegate_batch.pipeline.driving import Finished, JobDriver, tidy_if_published
 from tidegate_batch.pipeline.identity import this_process
+from tidegate_batch.pipeline.notifying import notify_of_end
 from tidegate_batch.pipeline.pacing import Pace, PaceWatch
 from tidegate_batch.pipeline.parts import Parts
+from tidegate_batch.pipeline.queueing import enqueue
 from tidegate_batch.pipeline.record import JobRecord
 from tidegate_batch.pipeline.seat import take_seat
 from tidegate_batch.pipeline.submission import Submission, absolute, submit
@@ -65,11 +68,13 @@ class Answer:
     """Where the process that drives the job in the background writes."""
     pace: Pace | None = None
     """How fast a job that is being scored goes."""
+    is_queued: bool = False
+    """A service will drive it."""
 
     @property
     def is_left_alone(self) -> bool:
         """The job is not done, and nothing will happen by itself."""
-        return self.log is None and self.status.needs_resume
+        return self.log is None and not self.is_queued and self.status.needs_resume
 
     def as_json(self) -> dict[str, object]:
         """Return what ``--json`` prints."""
@@ -106,7 +111,14 @@ class Session:
 
         Ctrl-C and SIGTERM stop it; what is committed stays, and it can be resumed.
         """
-        return self._unless_published(record, self._run)
+        try:
+            return self._unless_published(record, self._run)
+        finally:  # however it ended
+            self._notify(record)
+
+    def _notify(self, record: JobRecord) -> None:
+        secret = webhook_secret(self.batch.webhook_secret_file)
+        notify_of_end(record, self.parts, post=post, secret=secret)
 
     def _run(self, record: JobRecord) -> Answer:
         crew = build_crew(self.batch, cache_dir=self.cache_dir)
@@ -132,13 +144,9 @@ class Session:
             seat = take_seat(record, this_process(), self.parts)
             JobDriver(seat, parts=self.parts, display=display).prepare()
             seat.leave()
-        log = self.cache_dir / "jobs" / f"{record.job}.log"
-        options = ["--store", self.store_url, "--wait", "--engine", self.batch.engine]
-        options += ["--config", str(self.config)] if self.config else []
-        options += ["--workers", str(self.batch.workers)] if self.batch.workers else []
+        log = self.log_of(record.job)
         try:
-            log.parent.mkdir(parents=True, exist_ok=True)
-            pid = _start_alone(["batch", "resume", record.job, *options], log=log)
+            pid = self.start_driver(record.job, log=log)
         except OSError as error:
             raise SettingError(
                 f"the log {log} cannot be written: {error.strerror}. Set cache_dir to a folder "
@@ -146,6 +154,22 @@ class Session:
             ) from error
         self._wait_for_driver(record, pid, log)
         return Answer(status=status_of(record), log=log)
+
+    def start_driver(self, job: JobId, *, log: Path) -> int:
+        """Start a process of its own that drives a job to its end, and return its pid.
+
+        Raises:
+            OSError: Its log cannot be written.
+        """
+        options = ["--store", self.store_url, "--wait", "--engine", self.batch.engine]
+        options += ["--config", str(self.config)] if self.config else []
+        options += ["--workers", str(self.batch.workers)] if self.batch.workers else []
+        log.parent.mkdir(parents=True, exist_ok=True)
+        return _start_alone(["batch", "resume", job, *options], log=log)
+
+    def log_of(self, job: JobId) -> Path:
+        """Return where a driver that was started here writes."""
+        return self.cache_dir / "jobs" / f"{job}.log"
 
     def _wait_for_driver(self, record: JobRecord, pid: int, log: Path) -> None:
         seen = record.state()
@@ -198,6 +222,15 @@ def run_submitted(session: Session, submission: Submission, *, wait: bool) -> An
         return session.run_alone(record)
     except JobDrivenError:  # found by its token, and somebody is at it
         return session.watch(record) if wait else session.look(record)
+
+
+def queue_submitted(session: Session, submission: Submission) -> Answer:
+    """Make a job, or find it by its client token, and leave it to a service."""
+    record = submit(submission, store_url=session.store_url, parts=session.parts)
+    if status_of(record).state not in ENDED:
+        with suppress(JobDrivenError):  # found by its token, and somebody is at it
+            enqueue(record, session.parts)
+    return replace(session.look(record), is_queued=True)
 
 
 def run_or_explain(session: Session, record: JobRecord) -> Answer:

@@ -1,7 +1,7 @@
 """``--spec job.toml``: a command's options out of a file; what is typed beside it wins."""
 
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -52,17 +52,36 @@ def read_spec(file: Path, command: click.Command) -> dict[str, object]:
         raise SettingError(f"{file} cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingError(f"{file} is no TOML: {error}") from error
-    options = _options(command)
+    return check_spec(content, command, where=str(file), without=_NOT_IN_A_FILE)
+
+
+def check_spec(
+    content: Mapping[str, object], command: click.Command, *, where: str, without: Collection[str]
+) -> dict[str, object]:
+    """Hold keys and values against the options of a command.
+
+    Args:
+        content: By the long names of options, with ``_`` for ``-``.
+        command: Whose options these are.
+        where: What to call it in an error.
+        without: Options that cannot be given here.
+
+    Returns:
+        By the names of the command's parameters.
+
+    Raises:
+        SettingError: A key or value cannot be meant; all of them are told.
+    """
+    options = {name: it for name, it in _options(command).items() if name not in without}
     mistakes = [text for key in content if (text := _mistake(key, content[key], options))]
     if mistakes:
-        raise SettingError("\n  ".join([f"{file} cannot be meant:", *mistakes]))
+        raise SettingError("\n  ".join([f"{where} cannot be meant:", *mistakes]))
     return {str(options[key].name): _value(options[key], content[key]) for key in content}
 
 
 def _options(command: click.Command) -> dict[str, click.Option]:
     options = [option for option in command.params if isinstance(option, click.Option)]
-    named = {max(option.opts, key=len).lstrip("-").replace("-", "_"): option for option in options}
-    return {name: option for name, option in named.items() if name not in _NOT_IN_A_FILE}
+    return {max(option.opts, key=len).lstrip("-").replace("-", "_"): option for option in options}
 
 
 def _mistake(key: str, value: object, options: dict[str, click.Option]) -> str | None:

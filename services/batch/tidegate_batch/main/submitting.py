@@ -7,6 +7,7 @@ import click
 
 from tidegate.cli.exits import ExitCode
 from tidegate.cli.output import examples
+from tidegate.errors import SettingError
 from tidegate_batch.core.bad_rows import DEFAULT_MAX_BAD_ROWS
 from tidegate_batch.core.formats import (
     INPUT_FORMATS,
@@ -45,6 +46,9 @@ class Submit(Request):
 
     client_token: str | None
     finish_by: str | None
+    notify: str | None
+    queue: bool
+    priority: int | None
 
 
 _REQUEST = (
@@ -160,6 +164,17 @@ def build_submission(session: "Session", options: Request) -> "Submission":
     metavar="TIME",
     help="Warn when it will not be done by then: 2026-12-02T06:00+01:00, with the zone.",
 )
+@click.option(
+    "--notify",
+    metavar="URL",
+    help="Send the job's status there when it has ended, signed (see docs/batch.md).",
+)
+@click.option("--queue", is_flag=True, help="Leave it to a 'tidegate jobs serve' of this store.")
+@click.option(
+    "--priority",
+    type=click.IntRange(min=1, max=3),
+    help="With --queue: 1 goes first, 3 last.  [default: 2]",
+)
 @crew_options
 @click.option("--wait", is_flag=True, help="Run it here, and return when it is published.")
 @common_options
@@ -171,19 +186,53 @@ def submit(**options: Unpack[Submit]) -> ExitCode:
     """
     from dataclasses import replace
 
-    from tidegate_batch.main.session import run_submitted
+    from tidegate_batch.main.session import queue_submitted, run_submitted
 
+    _refuse_what_has_no_effect(options)
     session = open_session(options)
     submission = replace(
         build_submission(session, options),
         client_token=options["client_token"],
-        wishes=_wishes(options, session),
+        wishes=build_wishes(session, options),
     )
+    if options["queue"]:
+        answer = queue_submitted(session, submission)
+        tell(answer, options)
+        return ExitCode.OK
     return tell(run_submitted(session, submission, wait=options["wait"]), options)
 
 
-def _wishes(options: Submit, session: "Session") -> Wishes:
-    text = options["finish_by"]
-    if text is not None:
-        text = parse_finish_by(text, session.parts.wall.utc_now()).isoformat()
-    return Wishes(priority=NORMAL_PRIORITY, finish_by=text)
+def _refuse_what_has_no_effect(options: Submit) -> None:
+    if options["queue"]:
+        others: dict[str, object] = {"--wait": options["wait"], "--engine": options["engine"]}
+        others["--workers"] = options["workers"]
+        if given := [name for name, value in others.items() if value]:
+            raise click.UsageError(
+                f"{' and '.join(given)} would have no effect with --queue: the service decides."
+            )
+    elif options["priority"] is not None:
+        raise click.UsageError("--priority is for jobs that wait in a queue: add --queue.")
+
+
+def build_wishes(session: "Session", options: Submit) -> Wishes:
+    """Put together how the job is to be treated.
+
+    Raises:
+        SettingError: The time is none or over, or the URL cannot be told, or not with a signature.
+    """
+    from tidegate_batch.main.notifying import SECRET_VARIABLE, webhook_secret
+    from tidegate_batch.pipeline.notifying import check_notify_url
+
+    finish_by, notify = options["finish_by"], options["notify"]
+    if finish_by is not None:
+        finish_by = parse_finish_by(finish_by, session.parts.wall.utc_now()).isoformat()
+    if notify is not None and not webhook_secret(session.batch.webhook_secret_file):
+        raise SettingError(
+            f"--notify needs a secret to sign with: put one into {SECRET_VARIABLE}, or name a file "
+            "as batch.webhook_secret_file."
+        )
+    return Wishes(
+        priority=options["priority"] or NORMAL_PRIORITY,
+        finish_by=finish_by,
+        notify=None if notify is None else check_notify_url(notify),
+    )

@@ -4,7 +4,7 @@ from typing import Final
 
 from tidegate_batch.core.errors import InputInvalidError, OutputTakenError, TooManyBadRowsError
 from tidegate_batch.core.outlook import Outlook
-from tidegate_batch.core.states import State
+from tidegate_batch.core.states import ENDED, State
 from tidegate_batch.core.wording import counted
 from tidegate_batch.main.session import Answer
 from tidegate_batch.pipeline.pacing import Pace
@@ -65,6 +65,8 @@ def _next_step(answer: Answer) -> list[str]:
     if answer.status.rows_dlq:
         return [f"See which rows have no answer: tidegate batch dead-letters {job}"]
     failure = answer.status.failure
+    if answer.is_queued and answer.status.state not in ENDED:
+        return [f"It waits for 'tidegate jobs serve'. Watch it with: tidegate batch status {job}"]
     if answer.is_left_alone and not (failure and failure.code in REFUSED):
         return [f"Go on with: tidegate batch resume {job} --wait"]
     return []

@@ -1,0 +1,117 @@
+"""What the HTTP interface asks, answered by the commands' own parts."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, cast
+
+import click
+import msgspec
+
+from tidegate.errors import RequestRejectedError, SettingError
+from tidegate.ids import InvalidIdError
+from tidegate_batch.core.names import job_id_of_token, spec_key
+from tidegate_batch.core.records import JobSpec
+from tidegate_batch.main.session import Session, queue_submitted
+from tidegate_batch.main.spec_file import check_spec
+from tidegate_batch.main.submitting import Submit, build_submission, build_wishes
+from tidegate_batch.main.submitting import submit as submit_command
+from tidegate_batch.pipeline.cancelling import cancel
+from tidegate_batch.pipeline.listing import list_jobs
+from tidegate_batch.pipeline.queueing import enqueue
+from tidegate_batch.pipeline.reading_dead_letters import committed_dead_letters, summarize
+from tidegate_batch.pipeline.submission import absolute
+
+_OF_THE_SERVICE: Final = frozenset(
+    {"spec", "json", "config", "store", "engine", "workers", "wait", "queue"}
+)
+"""Options of ``submit`` that the service decides."""
+
+
+class StoredJobs:
+    """The jobs of one store; safe from several threads."""
+
+    def __init__(self, session: Session, *, roots: Sequence[str]) -> None:
+        """Set up.
+
+        Args:
+            session: Store and settings.
+            roots: Where inputs and outputs may lie; without any, wherever this process may go.
+        """
+        self._session = session
+        self._roots = tuple(absolute(root).rstrip("/") + "/" for root in roots)
+
+    def submit(self, wanted: Mapping[str, Any], *, by: str) -> tuple[dict[str, Any], bool]:
+        """Make a job and queue it; see ``app.Jobs``."""
+        session, options = self._session, _options(wanted)
+        try:
+            asked = build_submission(session, options)
+        except InvalidIdError as error:
+            raise SettingError(f"the job cannot be meant: {error}") from error
+        submission = replace(
+            asked,
+            chunk_rows=wanted.get("chunk_rows", session.batch.chunk_rows),
+            client_token=options["client_token"],
+            wishes=build_wishes(session, options),
+        )
+        for url in (*submission.inputs, submission.output):
+            self._check_root(url)
+        token = submission.client_token
+        store = session.parts.stores(session.store_url)
+        is_new = token is None or store.head(spec_key(job_id_of_token(token))) is None
+        return queue_submitted(session, submission).as_json(), is_new
+
+    def list(self, states: Collection[str], *, limit: int) -> dict[str, Any]:
+        """List the newest jobs."""
+        store = self._session.parts.stores(self._session.store_url)
+        jobs, known = list_jobs(store, states=states, limit=limit)
+        return {"jobs": jobs, "known": known}
+
+    def get(self, job: str) -> dict[str, Any]:
+        """Say how a job is."""
+        return self._session.look(self._session.record(job)).as_json()
+
+    def cancel(self, job: str, *, by: str) -> dict[str, Any]:
+        """Stop a job."""
+        cancel(self._session.record(job), self._session.parts, by=by)
+        return self.get(job)
+
+    def resume(self, job: str) -> dict[str, Any]:
+        """Queue a job that was stopped."""
+        enqueue(self._session.record(job), self._session.parts)
+        return self.get(job)
+
+    def dead_letters(self, job: str, *, limit: int) -> dict[str, Any]:
+        """Say which rows have no answer, and why."""
+        record = self._session.record(job)
+        _: JobSpec = record.spec()  # there is such a job
+        plan = record.plan()
+        files = [file for _, file in committed_dead_letters(record, plan)] if plan else []
+        summary = summarize(record.store, files, most=limit)
+        return {
+            "job": job,
+            "rows": summary.rows,
+            "reasons": msgspec.to_builtins(summary.reasons),
+            "first": msgspec.to_builtins(summary.first),
+        }
+
+    def _check_root(self, url: str) -> None:
+        place = absolute(url)
+        if self._roots and not any(f"{place}/".startswith(root) for root in self._roots):
+            raise RequestRejectedError(
+                f"{url!r} lies outside of what this service may read and write: "
+                f"{', '.join(self._roots)}."
+            )
+
+
+def _options(wanted: Mapping[str, Any]) -> Submit:
+    """Read what was sent as the command line would.
+
+    Raises:
+        SettingError: Something cannot be meant, or is missing.
+    """
+    given = check_spec(wanted, submit_command, where="the job", without=_OF_THE_SERVICE)
+    try:
+        context = submit_command.make_context("job", [], default_map=given)
+    except click.UsageError as error:
+        raise SettingError(f"the job cannot be meant: {error.format_message()}") from error
+    return cast("Submit", context.params)
