@@ -101,7 +101,7 @@ def test_a_refusal_names_input_expected_and_found(client: httpx.Client) -> None:
     wrong = ROW.replace(b"FP32", b"FP64")
     content = assert_explained(client.post(INFER, content=wrong))
     assert content["code"] == "signature_mismatch"
-    assert content["details"] == {"input": "input", "expected": "FP32", "found": "float64"}
+    assert content["details"] == {"input": "input", "expected": "FP32", "found": "FP64"}
 
 
 def test_a_model_that_raises_is_a_500_that_keeps_its_reason(
