@@ -231,12 +231,22 @@ def test_a_packed_file_that_is_cut_short_is_refused_when_it_is_counted(
         source.index(found_at(file))
 
 
+@pytest.mark.parametrize("content", [b'[\n{"n": 1},\n{"n": 2}\n]\n', b' [{"n": 1}, {"n": 2}]\n'])
 def test_a_json_array_is_refused_before_anything_is_counted(
-    tmp_path: Path, source: FileSource
+    tmp_path: Path, source: FileSource, content: bytes
 ) -> None:
-    (tmp_path / "rows.json").write_bytes(b'[\n{"n": 1},\n{"n": 2}\n]\n')
+    (tmp_path / "rows.json").write_bytes(content)
     with pytest.raises(JobError, match="cannot be read as JSON Lines: it is one JSON array"):
         source.describe(found_at(tmp_path / "rows.json"), wanted=COLUMNS)
+
+
+@pytest.mark.parametrize("content", [b"", b"\n \r\n\n"])
+def test_a_file_without_rows_has_every_column(
+    tmp_path: Path, source: FileSource, content: bytes
+) -> None:
+    (tmp_path / "rows.jsonl").write_bytes(content)
+    shape = source.describe(found_at(tmp_path / "rows.jsonl"), wanted=COLUMNS)
+    assert (shape.schema.names, shape.row_groups) == (COLUMNS.names, ())
 
 
 @pytest.mark.parametrize(

@@ -52,13 +52,14 @@ class JsonLines:
     def observe(self, rows: Rows, heading: Heading, wanted: pa.Schema) -> Observed:
         """Take the wanted types where values fit them, and tell the others from the values."""
         objects = list(_objects(rows))
-        if len(rows) and rows.row(0).strip(_SPACE) == b"[":
+        has_rows = bool(rows.content.strip(_SPACE))
+        if has_rows and _is_array(rows.row(0).strip(_SPACE), has_objects=bool(objects)):
             raise UnreadableRowsError("it is one JSON array; write one object a line")
-        if len(rows) and not objects:
+        if has_rows and not objects:
             raise _reason(rows.slice(0, 1), pa.schema([]), "the first line is no JSON object")
         names = dict.fromkeys(name for row in objects for name in row)
         fields, unreadable = [], {}
-        for name in dict.fromkeys([*names, *_that_may_be_absent(wanted, rows)]):
+        for name in dict.fromkeys([*names, *_that_may_be_absent(wanted, has_rows=has_rows)]):
             values = [row[name] for row in objects if row.get(name) is not None]
             known = wanted.field(name).type if name in wanted.names else None
             kind, found = _type_of(values, known)
@@ -131,9 +132,14 @@ def _objects(rows: Rows) -> Iterator[dict[str, object]]:
                 yield value
 
 
-def _that_may_be_absent(wanted: pa.Schema, rows: Rows) -> list[str]:
+def _is_array(first_line: bytes, *, has_objects: bool) -> bool:
+    """Tell a file that is one array from one whose first line is a bad row."""
+    return first_line == b"[" or (first_line.startswith(b"[") and not has_objects)
+
+
+def _that_may_be_absent(wanted: pa.Schema, *, has_rows: bool) -> list[str]:
     """Name the columns that a file has even if no row shows them; all, if there is no row."""
-    return [field.name for field in wanted if field.nullable or not len(rows)]
+    return [field.name for field in wanted if field.nullable or not has_rows]
 
 
 def _type_of(values: Sequence[object], wanted: pa.DataType | None) -> tuple[pa.DataType, str]:
