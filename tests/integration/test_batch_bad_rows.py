@@ -29,7 +29,7 @@ from tests.fixtures.batch_jobs import (
     run_job,
 )
 from tidegate.objects.opening import open_store
-from tidegate_batch.core.errors import TooManyBadRowsError
+from tidegate_batch.core.errors import InputInvalidError, TooManyBadRowsError
 from tidegate_batch.core.records import PlannedInput
 from tidegate_batch.core.states import State
 from tidegate_batch.pipeline.counting import refuse_too_many_bad_rows
@@ -210,6 +210,16 @@ def test_a_text_that_is_too_long_is_a_dead_letter_and_the_others_are_scored(
     assert published_rows(place.output)["id"].to_pylist() == [
         row for row in range(20) if row not in {3, 7}
     ]
+
+
+def test_a_column_to_copy_that_is_called_as_one_of_the_dead_letters_is_refused(
+    tmp_path: Path, cache: Path
+) -> None:
+    place = ratio_place(tmp_path, 10)
+    file = Path(place.input, "rows.parquet")
+    pq.write_table(pq.read_table(file).append_column("_line", pa.array(range(10))), file)
+    with pytest.raises(InputInvalidError, match="'_line': expected another name, or --keep"):
+        run_job(place, cache)
 
 
 def test_files_whose_columns_differ_in_type_share_the_dead_letters_of_a_chunk(

@@ -77,7 +77,7 @@ class LosingRunner:
         self._is_lost = self._is_lost or next(self._calls) == self._lost_at
         if self._is_lost:
             raise DeviceLostError("an illegal memory access, on purpose")
-        return self._real.run(inputs)
+        return self._real.run(inputs, control)
 
 
 def engine_with(

@@ -13,7 +13,7 @@ import pyarrow as pa
 from tidegate.errors import BackendError, RequestRejectedError
 from tidegate.inference.arrays import Array, padded
 from tidegate.inference.model import Model
-from tidegate.inference.runner import DeviceLostError, OutOfMemoryError
+from tidegate.inference.runner import DeviceLostError, OutOfMemoryError, RunControl
 from tidegate.inference.transforms.text import TOO_LONG, TextTooLongError
 from tidegate.oip.errors import NonFiniteOutputError
 from tidegate.tensors.datatypes import DATATYPES
@@ -42,12 +42,15 @@ def batch_rows_for(model: Model) -> int:
     return max(1, min(MOST_BATCH_ROWS, MOST_BATCH_BYTES // max(1, row_bytes)))
 
 
-def answer_rows(model: Model, columns: Mapping[str, Array], *, rows: int) -> dict[str, Array]:
+def answer_rows(
+    model: Model, columns: Mapping[str, Array], control: RunControl | None = None, *, rows: int
+) -> dict[str, Array]:
     """Score one batch of named columns, as the interactive path would each of its rows.
 
     Args:
         model: The model.
         columns: One array ``(rows, …)`` per column that it reads.
+        control: Of the model's call.
         rows: At least 1 and at most ``batch_rows_for(model)``.
 
     Returns:
@@ -58,7 +61,7 @@ def answer_rows(model: Model, columns: Mapping[str, Array], *, rows: int) -> dic
         missing = batch_rows_for(model) - rows
         inputs = padded(inputs, by_rows=missing)
     model.signature.check(inputs)
-    outputs = model.run(inputs)
+    outputs = model.run(inputs, control)
     asked, answered = ({k: v[:rows] for k, v in each.items()} for each in (inputs, outputs))
     return model.present(answered, asked)
 
@@ -90,6 +93,7 @@ class Answerer:
 
     def __init__(self, model: Model) -> None:
         self._model = model
+        self._control = RunControl()  # with which no failed call writes a line of its own
         self._most_rows = batch_rows_for(model)
 
     def answer(self, batch: pa.RecordBatch) -> Answered:
@@ -129,7 +133,7 @@ class Answerer:
     def _answers(self, batch: pa.RecordBatch) -> dict[str, Array]:
         names = self._model.columns
         columns = {name: to_numpy(batch.column(name), name=name) for name in names}
-        return answer_rows(self._model, columns, rows=batch.num_rows)
+        return answer_rows(self._model, columns, self._control, rows=batch.num_rows)
 
 
 def _failed_alone(part: Part, error: BackendError | RequestRejectedError) -> Answered:

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,21 +11,8 @@ import pyarrow.parquet as pq
 from tidegate_batch.core.records import PinnedModel
 from tidegate_batch.pipeline.answering import FailedRow
 from tidegate_batch.pipeline.fitting import joined
-from tidegate_batch.pipeline.output import PROVENANCE, with_facts
+from tidegate_batch.pipeline.output import DEAD_LETTER_FACTS, with_facts
 from tidegate_batch.ports import Line, ReadRows
-
-_TEXT: Final = pa.dictionary(pa.int32(), pa.string())
-DEAD_LETTER_FACTS: Final[dict[str, pa.DataType]] = {
-    "_error_code": _TEXT,
-    "_error_message": pa.string(),
-    "_attempt": _TEXT,
-    **PROVENANCE,
-    "_was_read": pa.bool_(),
-    "_line": pa.int64(),
-    "_text": pa.string(),
-}
-"""What stands beside the columns that the job reads. Those are all missing in a row that could not
-be read at all; ``_line`` and ``_text`` where files have no lines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

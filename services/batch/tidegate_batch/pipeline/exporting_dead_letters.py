@@ -18,8 +18,8 @@ from tidegate_batch.core.errors import JobConflictError
 from tidegate_batch.core.names import ChunkId, retry_key, retry_prefix
 from tidegate_batch.core.records import DeadLetters
 from tidegate_batch.core.states import State
-from tidegate_batch.pipeline.dead_letters import DEAD_LETTER_FACTS
 from tidegate_batch.pipeline.fitting import common_schema, fitted
+from tidegate_batch.pipeline.output import DEAD_LETTER_FACTS
 from tidegate_batch.pipeline.reading_dead_letters import committed_dead_letters, read_dead_letters
 from tidegate_batch.pipeline.record import JobRecord
 

@@ -30,6 +30,17 @@ PROVENANCE: Final[dict[str, pa.DataType]] = {
 }
 """What every row says of itself; text is dictionary-encoded, so a million rows cost next to
 nothing. ``_row_index`` counts from 0 within ``_source``."""
+DEAD_LETTER_FACTS: Final[dict[str, pa.DataType]] = {
+    "_error_code": _TEXT,
+    "_error_message": pa.string(),
+    "_attempt": _TEXT,
+    **PROVENANCE,
+    "_was_read": pa.bool_(),
+    "_line": pa.int64(),
+    "_text": pa.string(),
+}
+"""What a dead letter says beside the columns that the job reads. Those are all missing in a row
+that could not be read at all; ``_line`` and ``_text`` where files have no lines."""
 
 
 def prediction_types(manifest: Manifest) -> dict[str, pa.DataType]:

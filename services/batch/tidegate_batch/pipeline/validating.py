@@ -21,7 +21,7 @@ from tidegate_batch.pipeline.expecting import (
     expected_columns,
     text_schema,
 )
-from tidegate_batch.pipeline.output import PROVENANCE, output_schema, prediction_types
+from tidegate_batch.pipeline.output import DEAD_LETTER_FACTS, output_schema, prediction_types
 from tidegate_batch.ports import FoundInput, InputShape, RowSource
 
 _CONCURRENT_FOOTERS: Final = 16
@@ -246,11 +246,11 @@ def _differences(
 
 def _collisions(kept: Sequence[str], manifest: Manifest, where: str) -> Iterator[Problem]:
     for name in kept:
-        if name in prediction_types(manifest) or name in PROVENANCE:
+        if name in prediction_types(manifest) or name in DEAD_LETTER_FACTS:
             yield _problem(
                 where,
                 "another name, or --keep without it",
-                "a column that the output adds itself",
+                "a column that the output, or its dead letters, add themselves",
                 column=name,
             )
 
