@@ -90,6 +90,15 @@ def post(path: str, content: dict[str, object], header: str | None) -> FakeExcha
     )
 
 
+def hidden(exchange: FakeExchange) -> FakeExchange:
+    """Spell the same question so that no glance at its bytes finds the word."""
+    body = exchange.body.result().replace(b'"timeout"', rb'"time\u006fut"')
+    named = {**exchange.headers, "content-length": str(len(body))}
+    return FakeExchange(
+        exchange.method, exchange.path, body, headers=named, began_at_ns=exchange.began_at_ns
+    )
+
+
 async def timed(edge: Edge, exchange: FakeExchange) -> tuple[int, str, float]:
     """Answer it, and return status, code and milliseconds."""
     loop = asyncio.get_running_loop()
@@ -130,6 +139,8 @@ STALL_FROM_NS = 3_000_000_000
         pytest.param(lambda: infer(ROW, timeout=0), 100, id="none"),
         pytest.param(lambda: infer(ROW, header="250"), 250, id="longer"),
         pytest.param(lambda: infer(ROW, header="4000"), 4_000, id="much longer"),
+        pytest.param(lambda: hidden(infer(ROW, timeout=50_000)), 50, id="hidden"),
+        pytest.param(lambda: hidden(infer(ROW, header="40", timeout=30_000)), 30, id="hidden too"),
     ],
 )
 async def test_an_accepted_request_ends_at_its_deadline_whatever_the_model_does(

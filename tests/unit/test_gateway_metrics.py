@@ -43,6 +43,27 @@ def test_arrivals_are_the_endings_and_what_is_in_flight() -> None:
     assert metrics.durations["risk", "1"].counts[5] == 1  # the bucket that ends at the objective
 
 
+def test_a_version_that_is_loaded_again_goes_on_counting() -> None:
+    metrics, key = GatewayMetrics(), EndedKey("risk", "1", OutcomeLabel.EXPIRED, "deadline_expired")
+    for _ in range(2):
+        metrics.add_version("risk", "1", LatencyObjective(slo_ms=50))
+        metrics.arrived("risk")
+        metrics.finished(key, took_ns=60_000_000)
+    assert metrics.ended == {key: 2}
+    assert metrics.in_flight == {"risk": 0}
+    assert metrics.stages["risk", "1"].refused.as_json() == {"count": 2, "ns": 120_000_000}
+    assert sum(metrics.durations["risk", "1"].counts) == 2
+
+
+def test_what_the_scheduler_refuses_is_timed_and_what_the_caller_got_wrong_is_not() -> None:
+    metrics = GatewayMetrics()
+    metrics.add_version("risk", "1", LatencyObjective(slo_ms=50))
+    for reason in ("queue_full", "malformed_json"):
+        metrics.finished(EndedKey("risk", "1", OutcomeLabel.REJECTED, reason), took_ns=1)
+    assert sum(metrics.refusal_times["risk", "1"].counts) == 1
+    assert sum(metrics.durations["risk", "1"].counts) == 0
+
+
 @pytest.mark.field_fault("S-55")
 def test_the_share_above_the_objective_is_the_same_of_replicas_added_up_and_of_all_together() -> (
     None
