@@ -214,6 +214,9 @@ def test_more_rows_than_a_request_may_carry_are_left_alone() -> None:
     assert numbers.pack([1] * 4_096) is not None
     assert numbers.pack([1] * 4_097) is None
     assert numbers.pack([]) is None
+    assert numbers.pack_each([[1]] * 4_096) is not None
+    assert numbers.pack_each([[1]] * 4_097) is None
+    assert numbers.pack_each([]) is None
 
 
 def test_what_is_too_long_to_go_uncounted_is_left_alone() -> None:

@@ -98,3 +98,14 @@ class NumberRows:
             return pack(numbers, self.datatype, (rows, *self._row_shape))
         except UNPACKABLE:
             return None
+
+    def pack_each(self, rows: Sequence[Sequence[int | float]]) -> Array | None:
+        """Do the same with a list for each row, where rows are flat."""
+        if not 0 < len(rows) <= DEFAULT_LIMITS.rows:
+            return None
+        packer = _packer(_CODES[self.datatype], self._width)
+        try:
+            packed = b"".join([packer.pack(*row) for row in rows])
+        except UNPACKABLE:  # also where a row has another length
+            return None
+        return np.ndarray((len(rows), *self._row_shape), PACKED[self.datatype], packed)

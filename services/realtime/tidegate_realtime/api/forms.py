@@ -6,7 +6,6 @@ Both turn bytes into checked tensors and outputs into bytes; what lies between i
 import base64
 import binascii
 from collections.abc import Mapping
-from itertools import chain
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -226,14 +225,13 @@ def _numbers_asked(body: bytes, numbers: NumberRows) -> Asked | None:
         wire = _NUMBERS_DECODER.decode(body)
     except msgspec.DecodeError:
         return None
-    rows = wire.instances
-    values = numbers.pack(rows[0] if len(rows) == 1 else list(chain.from_iterable(rows)))
-    if values is None or len(values) != len(rows) or len(set(map(len, rows))) != 1:
+    values = numbers.pack_each(wire.instances)
+    if values is None:
         return None
     parameters = wire.parameters or {}
     check_parameters(parameters)
     inputs = {numbers.name: values}
-    return Asked(inputs=inputs, rows=len(rows), outputs=(), parameters=parameters)
+    return Asked(inputs=inputs, rows=len(values), outputs=(), parameters=parameters)
 
 
 def _with_bytes(instance: object) -> object:
