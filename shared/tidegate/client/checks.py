@@ -18,7 +18,7 @@ _OF_THE_CLIENT: Final = frozenset(
     {
         *("accept-encoding", "connection", "content-encoding", "content-length", "content-type"),
         *("expect", "host", "inference-header-content-length", "keep-alive", "proxy-connection"),
-        *("te", "trailer", "transfer-encoding", "upgrade"),
+        *("trailer", "transfer-encoding", "upgrade"),
     }
 )
 """Those that say how a body travels, which only who sends it knows."""
