@@ -68,6 +68,20 @@ def test_an_estimate_leaves_nothing_behind(
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
+def test_the_file_of_a_submission_serves_an_estimate_too(
+    place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = {"model": "double@stable", "input": place.input, "output": place.output}
+    asked |= {"engine": "ray", "client_token": "nightly", "store": place.store}
+    file = tmp_path / "job.toml"
+    file.write_text("".join(f'{key} = "{value}"\n' for key, value in asked.items()))
+    assert run(["batch", "estimate", "--spec", str(file), "--json"]) == 0
+    assert answer(capsys)["rows"] == ROWS
+    file.write_text(file.read_text() + "chunkrows = 7\n")
+    assert run(["batch", "estimate", "--spec", str(file)]) == 2
+    assert "did you mean chunk_rows?" in capsys.readouterr().err
+
+
 def test_what_a_submission_would_refuse_an_estimate_refuses(
     place: Place, capsys: pytest.CaptureFixture[str]
 ) -> None:

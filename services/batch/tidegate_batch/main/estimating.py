@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from datetime import date
 from decimal import Decimal
+from functools import partial
 from typing import TYPE_CHECKING, Final, Unpack
 
 import click
@@ -23,6 +24,10 @@ _REGION: Final = "us-east-1"
 _CENT: Final = Decimal("0.01")
 _EXACT: Final = Decimal("0.0001")
 _SECONDS_PER_HOUR: Final = 3600
+_OF_SUBMIT: Final = frozenset(
+    {"client_token", "engine", "finish_by", "notify", "priority", "queue", "wait"}
+)
+"""In a file that is meant for ``submit`` as well."""
 
 
 class _Estimate(Request):
@@ -39,7 +44,7 @@ class _Estimate(Request):
         "tidegate batch estimate --spec nightly.toml --instance g6.xlarge --json",
     )
 )
-@request_options
+@partial(request_options, ignored=_OF_SUBMIT)
 @click.option(
     "--workers",
     type=click.IntRange(min=1),

@@ -14,31 +14,39 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 _NOT_IN_A_FILE: Final = frozenset({"spec", "json", "config"})
 
 
-def spec_option(command: _Command) -> _Command:
-    """Give a command ``--spec FILE``; the file becomes the defaults of its other options."""
+def spec_option(command: _Command, *, ignored: Collection[str] = frozenset()) -> _Command:
+    """Give a command ``--spec FILE``; the file becomes the defaults of its other options.
+
+    Args:
+        command: Whose options they are.
+        ignored: Keys of another command, for which the same file is meant.
+    """
+
+    def use(context: click.Context, _: click.Parameter, file: Path | None) -> None:
+        if file is not None:
+            context.default_map = read_spec(file, context.command, ignored=ignored)
+
     return click.option(
         "--spec",
         type=click.Path(path_type=Path, dir_okay=False),
         is_eager=True,  # before the options that it fills in
         expose_value=False,
-        callback=_use,
+        callback=use,
         metavar="FILE",
         help="These options out of a TOML file, such as chunk_rows = 5000; what is typed wins.",
     )(command)
 
 
-def _use(context: click.Context, _: click.Parameter, file: Path | None) -> None:
-    if file is not None:
-        context.default_map = read_spec(file, context.command)
-
-
-def read_spec(file: Path, command: click.Command) -> dict[str, object]:
+def read_spec(
+    file: Path, command: click.Command, *, ignored: Collection[str] = frozenset()
+) -> dict[str, object]:
     """Read the options of a command from a file.
 
     Args:
         file: TOML; a key is an option's long name with ``_`` for ``-``. Paths in it mean what
             they would if they were typed.
         command: Whose options these are.
+        ignored: Keys that are passed over.
 
     Returns:
         By the names of the command's parameters.
@@ -52,7 +60,8 @@ def read_spec(file: Path, command: click.Command) -> dict[str, object]:
         raise SettingError(f"{file} cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingError(f"{file} is no TOML: {error}") from error
-    return check_spec(content, command, where=str(file), without=_NOT_IN_A_FILE)
+    meant = {key: value for key, value in content.items() if key not in ignored}
+    return check_spec(meant, command, where=str(file), without=_NOT_IN_A_FILE)
 
 
 def check_spec(

@@ -1,6 +1,6 @@
 """``tidegate batch submit``: what is asked for, typed or out of a file."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 import click
@@ -117,11 +117,11 @@ _REQUEST = (
 )
 
 
-def request_options(command: _Command) -> _Command:
+def request_options(command: _Command, *, ignored: Collection[str] = frozenset()) -> _Command:
     """Give a command the options that say what is to be scored, and ``--spec``."""
     for option in reversed(_REQUEST):
         command = option(command)
-    return spec_option(command)
+    return spec_option(command, ignored=ignored)
 
 
 def build_submission(session: "Session", options: Request) -> "Submission":
