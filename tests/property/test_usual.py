@@ -299,6 +299,14 @@ def test_lists_of_numbers_are_usual_where_they_are_the_tensor(served: list[Serve
     assert usual == [True] * 5 + [False] * 2 + [True] * 2 + [False] * 5
 
 
+def test_each_value_of_each_model_is_read_alike(served: list[ServedVersion]) -> None:
+    for version in served[:13]:
+        for value in [*NUMBERS, *OTHERS]:
+            body = f'{{"instances":[[1,{value}]]}}'.encode()
+            found = outcome(partial(PredictForm().decode, body, version))
+            assert found == outcome(partial(instances_asked, body, version)), (value, version.model)
+
+
 @st.composite
 def predict_bodies(draw: st.DrawFn) -> bytes:
     """Make instances that are lists of two numbers, or hardly differ from that."""
