@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from tests.fakes.versions import FakeVersions
-from tests.fixtures.hosting import BRING_S, Hosting, hosting
-from tidegate.errors import BackendError
+from tests.fixtures.hosting import BRING_S, RISK, Hosting, hosting
+from tidegate.errors import BackendError, PartUnavailableError
 from tidegate.ids import ModelRef
 from tidegate_realtime.core.hosting import State
 
@@ -88,3 +88,24 @@ async def test_a_model_that_hangs_at_the_start_ends_the_start_with_the_reason() 
     with pytest.RaisesGroup(pytest.RaisesExc(BackendError, match="risk@7 has not been loaded")):
         async with hosting(versions=versions):
             pass
+
+
+async def test_a_store_that_never_answers_is_asked_once_and_is_said_to_be_away() -> None:
+    async with hosting() as it:
+        it.versions.read_s = 5_000
+        await asyncio.sleep(1_000)
+        assert it.host.lifecycle.asked[RISK].problem == (
+            "The store has not answered within 30 s (aliases of risk); look at it and at the "
+            "network. What is loaded goes on answering."
+        )
+        assert it.host.alias_reads["risk", "failed"] == pytest.approx(1_000 / 31, abs=2)
+        assert it.versions.reads == 1
+        assert it.host.loading == ["aliases of risk"]
+        with pytest.raises(PartUnavailableError, match=r"within 30 s \(version of other@stable\)"):
+            await it.host.load(ModelRef.parse("other"))
+        assert it.shelf.answers() == 7
+        it.versions.read_s = 0
+        await asyncio.sleep(5_000)
+        it.versions.move("risk", stable=8)
+        await asyncio.sleep(1 + BRING_S + 0.1)
+        assert it.shelf.answers() == 8

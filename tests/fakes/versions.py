@@ -37,6 +37,8 @@ class FakeVersions:
     load_s: float = 0.2
     warm_s: float = 0.7
     close_s: float = 0.3
+    read_s: float = 0.0
+    """To say where aliases point; 0: at once."""
     aliases: dict[str, dict[str, int]] = field(default_factory=dict)
     sizes: Mapping[str, int] = field(default_factory=dict)
     """In bytes, by ``name@version``; 1 for others."""
@@ -46,6 +48,8 @@ class FakeVersions:
     """What began, in order."""
     open: list[FakeHosted] = field(default_factory=list)
     revisions: Counter[str] = field(default_factory=Counter)
+    reads: int = 0
+    """Of aliases that took their time."""
 
     def move(self, name: str, **aliases: int) -> None:
         """Point these aliases elsewhere, as one write."""
@@ -53,6 +57,9 @@ class FakeVersions:
         self.revisions[name] += 1
 
     async def pointed(self, name: ModelName) -> Pointed:
+        if self.read_s:
+            self.reads += 1
+            await asyncio.sleep(self.read_s)
         self._check(f"aliases {name}")
         named = {Alias(a): Version(v) for a, v in self.aliases.get(name, {}).items()}
         return Pointed(aliases=named, revision=self.revisions[name])

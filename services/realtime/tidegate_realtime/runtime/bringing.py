@@ -3,16 +3,17 @@
 They run in threads, which nobody can stop. A step that is given up goes on, and is left behind
 here: a fetch is waited for again by the next try, for its files are as good then. What a load
 still brings is closed, and the next try comes after that, so that a version that hangs costs one
-thread however often it is tried.
+thread however often it is tried. So does a question to the store that it never answers.
 """
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Final, Generic, TypeVar
 
 from tidegate.errors import BackendError, PartUnavailableError
 from tidegate.observability import get_logger
 from tidegate.units import NS_PER_SECOND, Nanoseconds, ns_to_seconds
+from tidegate_realtime.core.asked import Pointed
 from tidegate_realtime.core.hosting import Copy
 from tidegate_realtime.runtime.hosting_ports import FilesT, HostedT, VersionSource
 
@@ -21,6 +22,8 @@ FETCH_LIMIT_S: Final = 600.0
 """10 GB in this time are 17 MB/s. Whatever takes longer would keep every other version waiting."""
 LOAD_LIMIT_NS: Final = Nanoseconds(600 * NS_PER_SECOND)
 """As long; the largest models that fit into a machine are read and compiled in minutes."""
+ASK_LIMIT_S: Final = 30.0
+"""To read where the aliases point: one small object. S3 itself is asked again within this time."""
 CLOSE_LIMIT_S: Final = 5.0
 """Nobody is bound to what never served: only a call that hangs keeps it from being closed."""
 _T = TypeVar("_T")
@@ -44,11 +47,32 @@ class Bringing(Generic[FilesT, HostedT]):
         """Those that have not ended, by ``name@version``; also of copies that have failed."""
         self._left: dict[str, asyncio.Task[None]] = {}
         """What copies that have failed still hang in."""
+        self._questions: dict[str, asyncio.Task[Pointed | Exception]] = {}
+        """Those to the store that have no answer yet, by what is asked."""
 
     @property
     def hanging(self) -> list[str]:
-        """Versions whose copy has ended, while a step of it goes on; or that are being fetched."""
-        return [*self._fetches, *self._left]
+        """What goes on in threads: fetches, steps of copies that have ended, questions."""
+        return [*self._fetches, *self._left, *self._questions]
+
+    async def ask(self, what: str, question: Callable[[], Coroutine[Any, Any, Pointed]]) -> Pointed:
+        """Ask the store where aliases point, once however often somebody wants to know meanwhile.
+
+        Raises:
+            PartUnavailableError: It does not answer.
+        """
+        asking = self._questions.get(what)
+        if asking is None:
+            asking = self._tasks.create_task(_caught(question()), name=what)
+            self._questions[what] = asking
+            asking.add_done_callback(lambda _: self._questions.pop(what))
+        await asyncio.wait({asking}, timeout=ASK_LIMIT_S)
+        if not asking.done():
+            raise PartUnavailableError(
+                f"The store has not answered within {ASK_LIMIT_S:.0f} s ({what}); look at it and "
+                "at the network. What is loaded goes on answering."
+            )
+        return _or_raise(asking.result())
 
     async def fetch(self, copy: Copy) -> FilesT:
         """Bring the files here.
@@ -97,8 +121,9 @@ class Bringing(Generic[FilesT, HostedT]):
 
     async def ended(self) -> None:
         """Wait until nothing hangs any more; bound the waiting."""
-        while pending := {*self._fetches.values(), *self._left.values()}:
-            await asyncio.wait(pending)
+        while self.hanging:
+            steps = (self._fetches, self._left, self._questions)
+            await asyncio.wait([task for each in steps for task in each.values()])
 
     def too_slow(self, copy: Copy, what: str) -> BackendError:
         """Describe a version that was given up."""

@@ -119,7 +119,7 @@ class ModelHost(Generic[FilesT, HostedT]):
             TidegateError: One of them cannot be served, and why. Close the host then.
         """
         refs = [ref for asked in self.lifecycle.asked.values() for ref in asked.refs]
-        pointed = {ref.name: await self._source.resolve(ref) for ref in refs}
+        pointed = {ref.name: await self._resolved(ref) for ref in refs}
         for name, found in pointed.items():
             self._on_aliases(name, found)
         for ref in refs:
@@ -137,7 +137,7 @@ class ModelHost(Generic[FilesT, HostedT]):
             TidegateError: It cannot be loaded or does not keep its promise; nothing has changed.
         """
         async with self._reading:
-            pointed = await self._source.resolve(ref)
+            pointed = await self._resolved(ref)
             if self._is_closing:
                 raise UnloadRefusedError("This server is shutting down and loads nothing.")
             known = self.lifecycle.asked.get(ref.name)
@@ -177,7 +177,9 @@ class ModelHost(Generic[FilesT, HostedT]):
         """Look where the aliases of a model point now; everything stays if nobody can say."""
         async with self._reading:
             try:
-                pointed = await self._source.pointed(name)
+                pointed = await self._bringing.ask(
+                    f"aliases of {name}", lambda: self._source.pointed(name)
+                )
             except TidegateError as error:
                 self.alias_reads[name, "failed"] += 1
                 if self.lifecycle.on_unreadable(name, str(error)):
@@ -193,6 +195,9 @@ class ModelHost(Generic[FilesT, HostedT]):
         while self._lives:
             await self._changed.wait()
         await self._bringing.ended()  # the interpreter would wait for their threads, too
+
+    async def _resolved(self, ref: ModelRef) -> Pointed:
+        return await self._bringing.ask(f"version of {ref}", lambda: self._source.resolve(ref))
 
     def _on_aliases(self, name: ModelName, pointed: Pointed) -> None:
         asked = self.lifecycle.asked.get(name)
