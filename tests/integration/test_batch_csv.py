@@ -174,6 +174,34 @@ def test_whatever_a_writer_of_csv_writes_comes_back(rows: list[tuple[str, str]],
     ]
 
 
+def ends_by_hand(content: bytes) -> list[int]:
+    """Find where rows end, letter by letter, as RFC 4180 describes it."""
+    ends, begin = [], 0
+    while begin < len(content):
+        place, at_field_start, is_quoted = begin, True, False
+        while place < len(content):
+            letter = content[place : place + 1]
+            if is_quoted and content[place : place + 2] == b'""':
+                place += 1
+            elif letter == b'"' and (is_quoted or at_field_start):
+                is_quoted = not is_quoted
+            elif letter == b"\n" and not is_quoted:
+                break
+            at_field_start = letter == b"," and not is_quoted
+            place += 1
+        if is_quoted:  # never closed: its line alone is the row
+            place = content.find(b"\n", begin) % (len(content) + 1)
+        begin = min(place + 1, len(content))
+        ends.append(begin)
+    return ends
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.binary(max_size=60).map(lambda raw: bytes(b'a,"\n'[byte % 4] for byte in raw)))
+def test_rows_end_where_they_do_letter_by_letter(content: bytes) -> None:
+    assert list(delimited.row_ends(content, True)) == ends_by_hand(content)
+
+
 @settings(max_examples=200, deadline=None)
 @given(st.binary(max_size=60).map(lambda raw: bytes(b'a,"\n'[byte % 4] for byte in raw)))
 def test_rows_end_alike_however_much_is_read_at_a_time(content: bytes) -> None:

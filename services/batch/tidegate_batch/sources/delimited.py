@@ -27,9 +27,10 @@ from tidegate_batch.sources.dialect import (
 from tidegate_batch.sources.json_values import described, shown
 from tidegate_batch.sources.lines import MOST_ROW_BYTES, Ends, Rows, line_ends
 
-_FIELD: Final = rb'(?:"(?:[^"]++|"")*+"[^,\n]*+|(?!")[^,\n]*+)'
-_ROW: Final = re.compile(rb'[^"\n]*+\n|' + _FIELD + rb"(?:," + _FIELD + rb")*+(?:\n|\Z)")
-"""First the quick case of a line without a quote."""
+_ROW: Final = re.compile(
+    rb'(?:[^"\n]++|(?:(?<=[,\n])|\A)"(?:[^"]++|"")*+"|(?<=[^,\n])")*+(?:\n|\Z)'
+)
+"""What is no quote; a quoted field, which begins like any other; a quote elsewhere, a letter."""
 _VALUE: Final = re.compile(
     r"In CSV column #(\d+): .*conversion error to .*: invalid value '(.*)'", re.S
 )
