@@ -155,13 +155,17 @@ class ChunkLoop:
 
     def _on_lost(self, worker: WorkerId, reason: str) -> None:
         """Replace a dead worker; whatever killed it is ordinary input, not the chunk's fault."""
-        _log.warning("worker_lost", job_id=self._seat.record.job, worker=worker, reason=reason)
         is_preempted = worker in self._leaving
         if worker in self._starting and not is_preempted:
             self._failed_starts += 1
         for group in (self._starting, self._ready, self._idle, self._leaving):
             group.discard(worker)
         self._queue.on_worker_lost(worker, is_preempted=is_preempted)
+        leases_lost = self._queue.statistics().leases_lost
+        job = self._seat.record.job
+        _log.warning(
+            "worker_lost", job_id=job, worker=worker, reason=reason, leases_lost=leases_lost
+        )
         self._refuse_a_deadly_chunk(reason)
         if self._failed_starts >= _FAILED_STARTS * self._wanted:
             raise WorkersFailedError(
