@@ -23,10 +23,16 @@ def rows_of(chunks: tuple[PlannedChunk, ...]) -> list[tuple[int, int]]:
 def test_a_sample_has_short_chunks_first_then_whole_ones_from_all_over_the_input() -> None:
     sample = sample_chunks(plan(100_000), workers=2, rows=5000)
     taken = rows_of(sample)
-    assert [chunk.rows for chunk in sample] == [64, 64, 256, 256, *[1000] * 9]
+    assert [chunk.rows for chunk in sample] == [64, 64, 256, 256, *[1000] * 5]
     assert len(taken) == len(set(taken))
-    assert {row // 10_000 for _, row in taken} >= {0, 3, 6, 9}
-    assert [chunk.chunk for chunk in sample] == [f"{place:06d}" for place in range(13)]
+    assert {row // 10_000 for _, row in taken} >= {0, 3, 5, 8}
+    assert [chunk.chunk for chunk in sample] == [f"{place:06d}" for place in range(9)]
+
+
+def test_a_single_chunk_is_cut_into_short_ones_and_the_rest() -> None:
+    sample = sample_chunks(plan(569), workers=2, rows=40_000)
+    assert [chunk.rows for chunk in sample] == [64, 64, 256, 185]
+    assert rows_of(sample) == rows_of(plan(569))
 
 
 @pytest.mark.parametrize("workers", [1, 3, 64])

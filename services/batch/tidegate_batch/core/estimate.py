@@ -1,6 +1,6 @@
 """What a job will take, from a sample of it that was really scored."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from math import sqrt
 from typing import Final
@@ -63,6 +63,7 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     files: int
     chunks: int
     chunk_rows: int
+    """Of the longest chunk."""
     rows_per_s: float
     wall_s: float
     """Start and scoring; publishing comes on top, which copies no row through this machine."""
@@ -93,28 +94,30 @@ def sample_chunks(
     Returns:
         Chunks with names of their own; no row is in two of them.
     """
-    lengths = [length for length in _LADDER for _ in range(workers)]
-    whole = -(-rows // max(chunk.rows for chunk in chunks)) if chunks else 0
-    count = min(len(chunks), len(lengths) + max(whole, workers))
-    chosen = [chunks[place * len(chunks) // count] for place in range(count)]
-    cut = [
-        _first(chunk, lengths[place] if place < len(lengths) else chunk.rows)
-        for place, chunk in enumerate(chosen)
-    ]
+    longest = max((chunk.rows for chunk in chunks), default=1)
+    lengths = [length for length in _LADDER for _ in range(workers) if length < longest]
+    lengths += [longest] * max(-(-rows // longest), workers)
+    taken = [0] * len(chunks)
+    cut = []
+    for place, length in enumerate(lengths if chunks else ()):
+        index = place * len(chunks) // len(lengths)
+        pieces = list(_rows(chunks[index], first=taken[index], rows=length))
+        taken[index] += length
+        cut += [pieces] if pieces else []
     return tuple(
         PlannedChunk(chunk=chunk_id(place), rows=sum(p.rows for p in pieces), pieces=tuple(pieces))
         for place, pieces in enumerate(cut)
     )
 
 
-def _first(chunk: PlannedChunk, rows: int) -> list[Piece]:
-    pieces: list[Piece] = []
+def _rows(chunk: PlannedChunk, *, first: int, rows: int) -> Iterator[Piece]:
+    """Yield so many rows of a chunk from one of them on, or what is left of it."""
     for piece in chunk.pieces:
-        if rows <= 0:
-            break
-        pieces.append(msgspec.structs.replace(piece, rows=min(rows, piece.rows)))
-        rows -= piece.rows
-    return pieces
+        skipped = min(first, piece.rows)
+        kept = min(rows, piece.rows - skipped)
+        if kept > 0:
+            yield Piece(input=piece.input, first_row=piece.first_row + skipped, rows=kept)
+        first, rows = first - skipped, rows - kept
 
 
 class Pace(msgspec.Struct, frozen=True, kw_only=True):
@@ -162,7 +165,12 @@ def _fitted(chunks: Sequence[tuple[int, float]]) -> tuple[float, float]:
 
 
 def advised_chunk_rows(chunk_rows: int, pace: Pace) -> int:
-    """Halve a chunk until a worker is expected to score it within a minute."""
+    """Halve a chunk until a worker is expected to score it within a minute.
+
+    Args:
+        chunk_rows: Of the longest chunk that there is.
+        pace: What was measured.
+    """
     while chunk_rows > 1 and pace.seconds(chunk_rows) > LONGEST_CHUNK_S:
         chunk_rows = -(-chunk_rows // 2)
     return chunk_rows

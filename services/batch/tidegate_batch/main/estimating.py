@@ -105,7 +105,7 @@ def estimate(**options: Unpack[_Estimate]) -> None:
 
 def _estimate(sample: "Sample", crew: "Crew", cost: Callable[[float, float], Cost]) -> Estimate:
     measured, plan, pace = sample.measured, sample.plan, sample.pace
-    chunk_rows = sample.spec.request.chunk_rows
+    longest = max(chunk.rows for chunk in plan.chunks)
     scoring = scoring_s(plan.chunks, pace, workers=crew.workers)
     low_s = measured.start_s + scoring * (1 - pace.error)
     high_s = measured.start_s + scoring * (1 + pace.error)
@@ -114,14 +114,14 @@ def _estimate(sample: "Sample", crew: "Crew", cost: Callable[[float, float], Cos
         rows=plan.rows,
         files=len(plan.inputs),
         chunks=len(plan.chunks),
-        chunk_rows=chunk_rows,
+        chunk_rows=longest,
         rows_per_s=plan.rows / scoring,
         wall_s=measured.start_s + scoring,
         wall_low_s=low_s,
         wall_high_s=high_s,
         peak_rss_bytes=measured.peak_rss_bytes * crew.workers,
         output_bytes=measured.output_bytes * plan.rows // measured.rows,
-        advised_chunk_rows=advised_chunk_rows(chunk_rows, pace),
+        advised_chunk_rows=advised_chunk_rows(longest, pace),
         cost=cost(low_s, high_s),
         measured=measured,
     )

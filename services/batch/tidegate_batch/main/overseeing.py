@@ -133,7 +133,8 @@ def gc(dry_run: bool, **options: Unpack[Common]) -> ExitCode:
     size_bytes = sum(leftover.size_bytes for leftover in found.objects)
     done = "would be removed" if dry_run else "removed"
     lines = [str(leftover) for leftover in found.objects]
-    lines.append(f"{counted(len(lines), 'object')} of {sized(size_bytes)} {done}")
+    total = f"{counted(len(lines), 'object')} of {sized(size_bytes)} {done}"
+    lines.append(total if lines else "nothing is left over")
     emit(
         {
             "removed": not dry_run,
