@@ -72,11 +72,6 @@ class SloCounts:
         self.good = 0
         """Of these, answered in time."""
 
-    def judge(self, *, is_good: bool) -> None:
-        """Count one more."""
-        self.requests += 1
-        self.good += is_good
-
 
 class EndedKey(NamedTuple):
     """The labels of ``tidegate_requests_total``."""

@@ -31,6 +31,7 @@ from tidegate_realtime.api.quotas import Quotas
 from tidegate_realtime.api.request_ids import RequestIds
 from tidegate_realtime.api.served import Catalogue, ServedVersion
 from tidegate_realtime.api.slow_reading import SlowReader
+from tidegate_realtime.api.spending import Stages
 from tidegate_realtime.api.tracing import Took
 from tidegate_realtime.api.wishes import NORMAL, Deadline, Wishes, wishes_of
 from tidegate_realtime.runtime.outcomes import Answered, Failed, Rejected
@@ -138,6 +139,8 @@ class Scored:
         "arrived_at_ns",
         "deadline_at_ns",
         "ending",
+        "executed_ns",
+        "queued_ns",
         "reading_ns",
         "request_id",
         "served",
@@ -157,6 +160,10 @@ class Scored:
         self.reading_ns = 0
         """Of this, if it is slow to read: what the scheduler need not reckon with any more."""
         self.deadline_at_ns: Nanoseconds | None = None
+        self.queued_ns = 0
+        """From its last byte to its batch, if it is answered, as ``Answered`` says."""
+        self.executed_ns = 0
+        """From there to the model's answer, likewise."""
 
 
 class Scorer:
@@ -242,7 +249,9 @@ class Scorer:
         priority = max(wishes.priority, principal.best_priority)
         outcome = await self._submit(question, scored, served, asked, priority)
         if isinstance(outcome, Answered):
-            return self._answer(question, scored, served, asked, outcome)
+            scored.queued_ns, scored.executed_ns = outcome.queued_ns, outcome.executed_ns
+            outputs, request_id = outcome.outputs, scored.request_id
+            return Ending(_ANSWERED, question.encode(served, asked, outputs, request_id=request_id))
         self._check_caller(served, asked, wishes, outcome)
         return ending_of_outcome(outcome, self._draw)
 
@@ -307,30 +316,6 @@ class Scorer:
         question.on_departure(ticket.cancel)
         return ticket
 
-    def _answer(
-        self,
-        question: Question,
-        scored: Scored,
-        served: ServedVersion,
-        asked: Asked,
-        outcome: Answered,
-    ) -> Ending:
-        answer = question.encode(served, asked, outcome.outputs, request_id=scored.request_id)
-        arrived_at_ns, execute_ns = scored.arrived_at_ns, outcome.executed_ns
-        total_ns = self._clock.now_ns() - arrived_at_ns
-        decode_ns = scored.submitted_at_ns - arrived_at_ns
-        queue_ns = outcome.queued_ns - decode_ns  # it counts waiting from the arrival
-        served.driver.on_reply(total_ns - queue_ns - execute_ns - scored.reading_ns)
-        self._metrics.versions[served.label].stages.on_answer(
-            decode_ns=decode_ns, queue_ns=queue_ns, execute_ns=execute_ns, total_ns=total_ns
-        )
-        if served.measured is not None and served.measured.stage_times is not None:
-            encode_ns = total_ns - outcome.queued_ns - execute_ns
-            served.measured.stage_times.on_answer(
-                Took(arrived_at_ns, decode_ns, queue_ns, execute_ns, encode_ns)
-            )
-        return Ending(_ANSWERED, answer)
-
     def _check_caller(
         self, served: ServedVersion, asked: Asked, wishes: Wishes, outcome: Unanswered
     ) -> None:
@@ -350,7 +335,7 @@ class Scorer:
                 pass
 
     def _count(self, model: str, scored: Scored) -> None:
-        ending, served, deadline_at_ns = scored.ending, scored.served, scored.deadline_at_ns
+        ending, served = scored.ending, scored.served
         took_ns = self._clock.now_ns() - scored.arrived_at_ns
         if served is None:
             key = EndedKey(model, UNKNOWN, ending.outcome, ending.reason)
@@ -360,11 +345,29 @@ class Scorer:
         counts = self._metrics.versions[served.label]
         if ending.outcome is _ANSWERED:
             counts.on_answer(took_ns)
+            _count_stages(scored, served, counts.stages, took_ns)
         else:
             counts.on_end(ending.outcome, ending.reason, took_ns=took_ns)
-        allowed_ns = None if deadline_at_ns is None else deadline_at_ns - scored.arrived_at_ns
+        at_ns = scored.deadline_at_ns
+        allowed_ns = None if at_ns is None else at_ns - scored.arrived_at_ns
         is_good = kept_objective(
             ending, took_ns=took_ns, allowed_ns=allowed_ns, slo_ns=served.slo_ns
         )
         if is_good is not None:
-            counts.slo.judge(is_good=is_good)
+            counts.slo.requests += 1
+            counts.slo.good += is_good
+
+
+def _count_stages(scored: Scored, served: ServedVersion, stages: Stages, took_ns: int) -> None:
+    """Say where the time of an answer went; the scheduler learns what it spent elsewhere."""
+    decode_ns = scored.submitted_at_ns - scored.arrived_at_ns
+    execute_ns = scored.executed_ns
+    queue_ns = scored.queued_ns - decode_ns  # it counts waiting from the arrival
+    stages.on_answer(
+        decode_ns=decode_ns, queue_ns=queue_ns, execute_ns=execute_ns, total_ns=took_ns
+    )
+    served.driver.on_reply(took_ns - queue_ns - execute_ns - scored.reading_ns)
+    if served.measured is not None and served.measured.stage_times is not None:
+        encode_ns = took_ns - scored.queued_ns - execute_ns
+        took = Took(scored.arrived_at_ns, decode_ns, queue_ns, execute_ns, encode_ns)
+        served.measured.stage_times.on_answer(took)

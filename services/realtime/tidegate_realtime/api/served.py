@@ -192,6 +192,10 @@ class State(Enum):
     DRAINING = "draining"
 
 
+_READY: Final = State.READY
+"""A local name, because looking a member up in its class takes four times as long."""
+
+
 class Readiness:
     """Whether this process takes work; whoever starts and stops it sets the state."""
 
@@ -210,9 +214,9 @@ class Readiness:
             NotReadyError: The start is not over.
             DrainingError: The end has begun.
         """
+        if self.state is _READY:
+            return
         match self.state:
-            case State.READY:
-                pass
             case State.STARTING:
                 raise NotReadyError("This server is starting and takes no work yet.")
             case State.DRAINING:
