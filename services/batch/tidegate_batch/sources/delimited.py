@@ -19,6 +19,7 @@ from tidegate_batch.core.wording import counted
 from tidegate_batch.sources.dialect import (
     BOM,
     MISSING,
+    MOST_TOLD,
     WRONG_TYPE,
     Heading,
     Observed,
@@ -174,7 +175,7 @@ def _explained(rows: Rows, heading: Heading, columns: pa.Schema, told: str) -> U
         return UnreadableRowsError(f"expected {fields} as in the header, found {count}")
     if b"\r" in rows.row(0).rstrip(b"\r\n"):
         return UnreadableRowsError("a carriage return stands outside of quotes")
-    return UnreadableRowsError(told)
+    return UnreadableRowsError(told[:MOST_TOLD])
 
 
 def _fields(row: bytes, *, errors: str = "strict") -> list[str]:

@@ -17,6 +17,8 @@ WRONG_TYPE: Final = "wrong_type"
 """A value is not of its column's type."""
 MISSING: Final = "missing_value"
 """A column that the model needs has no value."""
+MOST_TOLD: Final = 200
+"""Letters of what Arrow says of a row, which may hold the whole of it."""
 BOM: Final = b"\xef\xbb\xbf"
 _NOWHERE: Final = np.empty(0, dtype=np.int64)
 

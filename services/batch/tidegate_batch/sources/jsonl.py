@@ -21,6 +21,7 @@ from tidegate_batch.core.planning import Mark
 from tidegate_batch.sources.dialect import (
     BOM,
     MISSING,
+    MOST_TOLD,
     WRONG_TYPE,
     Heading,
     Observed,
@@ -31,6 +32,7 @@ from tidegate_batch.sources.lines import Ends, Rows, line_ends
 
 _SPACE: Final = b" \t\r\n"
 _RETURN: Final = 13
+_MOST_DIGITS: Final = 400
 _TWICE: Final = re.compile(r"Column\(/(.*)\) was specified twice")
 """As Arrow says it; every other parser takes the last one, in silence."""
 
@@ -165,7 +167,8 @@ def _explained(row: bytes, columns: pa.Schema) -> UnreadableRowsError | None:
     if not row.strip(_SPACE):
         return UnreadableRowsError("the line is empty")
     try:
-        value = json.loads(row.decode(errors="replace"))  # bytes might be taken for UTF-16
+        text = row.decode(errors="replace")  # bytes might be taken for UTF-16
+        value = json.loads(text, parse_int=_integer)
     except json.JSONDecodeError as error:
         return UnreadableRowsError(f"the line is no JSON: {error.msg}, character {error.pos + 1}")
     except RecursionError:
@@ -174,6 +177,11 @@ def _explained(row: bytes, columns: pa.Schema) -> UnreadableRowsError | None:
         return UnreadableRowsError(f"expected a JSON object, found {shown(value)}")
     wrong = (_wrong(value.get(field.name), field) for field in columns)
     return next((error for error in wrong if error), None)
+
+
+def _integer(digits: str) -> int | float:
+    """Read an integer; one beyond every float is infinite, since Python refuses too many digits."""
+    return int(digits) if len(digits) <= _MOST_DIGITS else float(digits)
 
 
 def _wrong(value: object, field: "pa.Field[Any]") -> UnreadableRowsError | None:
@@ -192,4 +200,4 @@ def _reason(rows: Rows, columns: pa.Schema, otherwise: str) -> UnreadableRowsErr
         return UnreadableRowsError(otherwise)
     if twice := _TWICE.search(otherwise):
         return UnreadableRowsError(f"column {twice[1]!r} stands in the line twice")
-    return _explained(rows.row(0), columns) or UnreadableRowsError(otherwise)
+    return _explained(rows.row(0), columns) or UnreadableRowsError(otherwise[:MOST_TOLD])
