@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from operator import le
 
 from tidegate.units import Nanoseconds
 
@@ -17,6 +18,8 @@ def fit_increasing(values: Sequence[float], weights: Sequence[float]) -> list[fl
         values: One number per size, in the order of sizes.
         weights: How much each counts, above 0; as many as values.
     """
+    if all(map(le, values, values[1:])):  # C sees that nothing is wrong in a tenth of the time
+        return list(values)
     pools: list[tuple[float, float, int]] = []  # mean, weight, how many values
     for value, weight in zip(values, weights, strict=True):
         mean, total, count = value, weight, 1
@@ -37,7 +40,7 @@ class Curve(dict[int, Nanoseconds]):
     nanoseconds, at least 1; from values that do not fall comes a curve that does not.
     """
 
-    __slots__ = ("_factor", "_heights", "_knots", "_size_for", "_values")
+    __slots__ = ("_factor", "_knots", "_size_for", "_values")
 
     def __init__(
         self,
@@ -60,8 +63,6 @@ class Curve(dict[int, Nanoseconds]):
         self._values = values
         self._factor = factor
         self._size_for = size_for
-        self._heights: list[Nanoseconds] = []
-        """At the knots; worked out with the first point."""
 
     def __missing__(self, rows: int) -> Nanoseconds:
         """Work one point out.
@@ -73,17 +74,18 @@ class Curve(dict[int, Nanoseconds]):
         if rows < 1 or not self._knots or rows > self._knots[-1]:
             raise KeyError(rows)
         size = self._size_for[rows] if self._size_for else rows
-        value = self._at(size) if size == rows else self[size]
+        value = Nanoseconds(self._at(size)) if size == rows else self[size]
         self[rows] = value
         return value
 
-    def _at(self, size: int) -> Nanoseconds:
-        knots, heights = self._knots, self._heights
-        if not heights:
-            heights += [Nanoseconds(max(1, round(v * self._factor))) for v in self._values]
+    def _at(self, size: int) -> int:
+        knots = self._knots
         place = bisect_left(knots, size)
-        right, high = knots[place], heights[place]
+        right, high = knots[place], self._height(place)
         if right == size or place == 0:
             return high
-        left, low = knots[place - 1], heights[place - 1]
-        return Nanoseconds(low + (high - low) * (size - left) // (right - left))
+        left, low = knots[place - 1], self._height(place - 1)
+        return low + (high - low) * (size - left) // (right - left)
+
+    def _height(self, place: int) -> int:
+        return max(1, round(self._values[place] * self._factor))
