@@ -27,6 +27,9 @@ class BatchSettings(Section):
 
     webhook_secret_file: Path | None = None
     """What messages of a job's end are signed with; ``TIDEGATE_WEBHOOK_SECRET`` goes before it."""
+    ray_address: str | None = None
+    """Of a Ray cluster that runs already, such as ``10.0.0.5:6379``, with this Tidegate installed
+    on its nodes; without it Ray is started on this machine for each job."""
     preemption_file: Path | None = None
     """Workers leave when this file appears; it may hold the seconds that are left."""
     preemption_cloud: Literal["aws", "gcp"] | None = None

@@ -88,7 +88,7 @@ def _engine(settings: BatchSettings, *, cores: int, workers: int) -> Engine:
         return LocalEngine(_python("worker"))
     from tidegate_batch.pipeline.engines.ray import RayEngine
 
-    return RayEngine(build_scorer, cores=cores, workers=workers)
+    return RayEngine(build_scorer, cores=cores, workers=workers, address=settings.ray_address)
 
 
 def _python(program: str) -> list[str]:

@@ -43,12 +43,23 @@ _PID: Final = re.compile(r"^\s*pid: (\d+)$", re.MULTILINE)
 
 
 class RayEngine:
-    """Runs each worker as an actor of its own process."""
+    """Runs each worker as an actor of its own process.
+
+    Args:
+        build: Makes a worker, in the actor's process.
+        cores: That the workers share, on this machine.
+        workers: How many there will be.
+        address: Of a cluster that runs already, such as ``10.0.0.5:6379``; without one Ray is
+            started on this machine, for this job alone.
+    """
 
     name = "ray"
 
-    def __init__(self, build: BuildScorer, *, cores: int, workers: int) -> None:
+    def __init__(
+        self, build: BuildScorer, *, cores: int, workers: int, address: str | None = None
+    ) -> None:
         self._build = build
+        self._address = address
         self._cores = cores
         self._cores_per_worker = min(1.0, cores / workers)
         self._setup = b""
@@ -58,10 +69,10 @@ class RayEngine:
         self._pending: dict[ray.ObjectRef[bytes], WorkerId] = {}
 
     def start(self, setup: WorkerSetup) -> None:
-        """Start Ray on this machine; takes about three seconds.
+        """Start Ray on this machine, which takes about three seconds; or join a cluster.
 
         Raises:
-            PartUnavailableError: It does not start.
+            PartUnavailableError: It does not start, or the cluster does not answer.
         """
         self._setup = encode(setup)
         self._folder = make_folder()
@@ -76,6 +87,14 @@ class RayEngine:
             ) from error
 
     def _init(self, folder: Path) -> None:
+        if self._address is not None:
+            ray.init(
+                address=self._address,
+                log_to_driver=False,
+                configure_logging=False,
+                logging_level=logging.ERROR,
+            )
+            return
         with chdir(folder):  # workers look for modules in the folder where Ray was started
             ray.init(
                 address="local",  # whatever cluster RAY_ADDRESS names

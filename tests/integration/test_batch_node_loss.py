@@ -1,0 +1,72 @@
+"""A machine of a Ray cluster vanishes in the midst of a job, with all that runs on it."""
+
+import secrets
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fixtures.batch_jobs import assert_each_row_once, drive, new_place, parts_with
+from tidegate_batch.main.wiring import build_scorer
+from tidegate_batch.pipeline.engines.ray import RayEngine
+from tidegate_batch.pipeline.submission import submit
+from tidegate_batch.ports import Committed, WorkerEvent, WorkerLost, WorkerSaid
+
+ROWS = 1000
+MEMORY_BYTES = 80 << 20
+
+
+@pytest.fixture
+def cluster() -> Iterator[Any]:
+    """Run a head that has one core; the folder's path is short, since sockets lie in it."""
+    from ray.cluster_utils import Cluster  # noqa: PLC0415 - after the engine has chosen the environment
+
+    folder = Path("/tmp", f"tg-test-{secrets.token_hex(4)}")
+    head = {"num_cpus": 1, "temp_dir": str(folder), "object_store_memory": MEMORY_BYTES}
+    cluster: Any = Cluster(
+        initialize_head=True, head_node_args={**head, "include_dashboard": False}
+    )
+    yield cluster
+    cluster.shutdown()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+class LosesNode(RayEngine):
+    """Kills the second node once both workers have committed chunks."""
+
+    def __init__(self, cluster: Any) -> None:  # noqa: ANN401 - Ray has no types
+        super().__init__(build_scorer, cores=2, workers=2, address=cluster.address)
+        self._cluster = cluster
+        self._node = cluster.add_node(num_cpus=1, object_store_memory=MEMORY_BYTES)
+        self.committed: list[int] = []
+        self.lost: list[WorkerLost] = []
+
+    def next_event(self, timeout_ns: int) -> WorkerEvent | None:
+        event = super().next_event(timeout_ns)
+        if isinstance(event, WorkerLost):
+            self.lost.append(event)
+        elif event is not None and isinstance(event.message, Committed):
+            self._on_committed(event)
+        return event
+
+    def _on_committed(self, event: WorkerSaid) -> None:
+        self.committed.append(event.worker)
+        if self._node is not None and set(self.committed) == {0, 1}:
+            node, self._node = self._node, None
+            self._cluster.remove_node(node, allow_graceful=False)
+
+
+@pytest.mark.field_fault("B-17")
+def test_a_job_goes_on_where_a_node_of_its_cluster_vanishes(cluster: Any, tmp_path: Path) -> None:  # noqa: ANN401 - Ray has no types
+    place, parts = new_place(tmp_path, ROWS, row_group_rows=10), parts_with()
+    record = submit(place.submission(chunk_rows=10), store_url=place.store, parts=parts)
+    engine = LosesNode(cluster)
+    drive(record, parts, tmp_path / "cache", engine=engine)
+    assert_each_row_once(place.output, ROWS)
+    assert len(engine.lost) >= 1
+    first, *later = [event.worker for event in engine.lost]
+    assert first in {0, 1}
+    assert later == [], "what takes its place waits for a core, and nobody asks again and again"
+    assert len(engine.committed) <= ROWS / 10 + 1
