@@ -212,6 +212,23 @@ def test_counting_holds_a_few_blocks_in_memory_however_large_the_file_is(tmp_pat
     assert peak < 12 << 20
 
 
+def test_reading_holds_a_batch_in_memory_however_large_the_file_is(
+    tmp_path: Path, source: FileSource
+) -> None:
+    file = tmp_path / "rows.jsonl"
+    file.write_bytes(numbered(60_000, width=1000))  # 60 MB
+    plan = planned(found_at(file))
+    columns = pa.schema([pa.field("s", pa.string())])
+    pool = pa.default_memory_pool()
+    before, most = pool.bytes_allocated(), 0
+    tracemalloc.start()
+    for part in source.read(plan, first_row=0, rows=60_000, columns=columns, batch_rows=4096):
+        most = max(most, pool.bytes_allocated() - before + part.batch.nbytes)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak + most < 32 << 20
+
+
 def test_a_file_that_changes_while_it_is_read_is_refused(
     tmp_path: Path, source: FileSource
 ) -> None:

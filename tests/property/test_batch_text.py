@@ -1,6 +1,7 @@
 """Whatever bytes a text file holds, each of its rows is read or told of, and always alike."""
 
 import json
+from contextlib import suppress
 from io import BytesIO
 from typing import Any
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from tidegate_batch.core.planning import Mark
 from tidegate_batch.ports import ReadRows
 from tidegate_batch.sources.delimited import Csv
-from tidegate_batch.sources.dialect import Dialect, Heading, read_rows
+from tidegate_batch.sources.dialect import Dialect, Heading, UnreadableRowsError, read_rows
 from tidegate_batch.sources.jsonl import JsonLines
 from tidegate_batch.sources.lines import RowCutter, Rows
 
@@ -112,3 +113,20 @@ def test_a_line_is_good_only_if_it_is_json_and_its_values_are_those_of_json(cont
             assert value["a"] == found["a"]
             assert type(value["a"]) is int
             assert value.get("s") == found["s"]
+
+
+@pytest.mark.parametrize(("dialect", "heading", "columns"), CASES, ids=["jsonl", "csv"])
+@settings(max_examples=300, deadline=None)
+@example(content=b'{"a":1' + b"0" * 5000 + b"}\n")
+@example(content=b'{"a":' + b"[" * 5000)
+@given(content=json_text | csv_text | torn)
+def test_a_look_at_the_first_rows_ends_with_columns_or_a_reason(
+    content: bytes, dialect: Dialect, heading: Heading, columns: pa.Schema
+) -> None:
+    with suppress(UnreadableRowsError):
+        begin = dialect.heading(BytesIO(content))
+        cutter = RowCutter(BytesIO(content), dialect.find_ends, at=begin.first)
+        rows = cutter.take(1000, 1 << 20)
+        if rows is not None:
+            seen = dialect.observe(rows, begin, columns)
+            assert seen.unreadable.keys() <= set(seen.schema.names)
