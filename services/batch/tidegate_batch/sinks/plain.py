@@ -4,6 +4,7 @@ import base64
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 
 def plain_column(column: "pa.Array[Any]") -> "pa.Array[Any]":
@@ -14,6 +15,8 @@ def plain_column(column: "pa.Array[Any]") -> "pa.Array[Any]":
     kind = column.type
     if isinstance(kind, pa.DictionaryType):
         return plain_column(column.dictionary_decode())  # type: ignore[attr-defined] # a dictionary has it
+    if pa.types.is_timestamp(kind):
+        return pc.replace_substring(column.cast(pa.string()), " ", "T", max_replacements=1)
     if pa.types.is_temporal(kind) or pa.types.is_decimal(kind):
         return column.cast(pa.string())
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or _is_other_binary(kind):
