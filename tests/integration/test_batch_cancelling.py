@@ -1,10 +1,12 @@
 """A job is stopped on purpose, before any reader has seen a row, and can go on later."""
 
+import threading
 from pathlib import Path
 
 import pytest
 
 from tests.fixtures.batch_jobs import (
+    MINUTE_NS,
     Place,
     SilentDisplay,
     assert_each_row_once,
@@ -89,6 +91,21 @@ def test_a_driver_at_work_stops_when_its_job_is_cancelled(place: Place, cache: P
     assert state_of(record) is State.CANCELLED
     drive(record, parts, cache)
     assert_each_row_once(place.output, ROWS)
+
+
+def test_a_driver_notices_long_before_its_next_renewal(place: Place) -> None:
+    record, parts = submitted(place), parts_with()
+    seat = take_seat(record, this_process(), parts)
+    pause = threading.Event()
+    with seat.renewed(every_ns=10 * MINUTE_NS):
+        cancel(record, parts, by="a test")
+        for _ in range(500):
+            try:
+                seat.check()
+            except JobCancelledError:
+                return
+            pause.wait(0.01)
+    pytest.fail("the driver would have gone on")
 
 
 def test_a_job_that_is_being_published_is_completed(place: Place, cache: Path) -> None:

@@ -3,15 +3,21 @@
 import hashlib
 import hmac
 import json
+import threading
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
 from tests.fixtures.batch_jobs import Place, drive, new_place, parts_with
 from tidegate.cli import run
 from tidegate.errors import SettingError
+from tidegate_batch.core.names import job_id_of_token
 from tidegate_batch.core.wishes import Wishes
+from tidegate_batch.main.notifying import post
 from tidegate_batch.pipeline.cancelling import cancel
 from tidegate_batch.pipeline.notifying import (
     SIGNATURE_HEADER,
@@ -124,6 +130,68 @@ def test_the_signature_is_that_of_the_documented_example() -> None:
 def test_a_url_that_cannot_be_told_is_an_error(url: str) -> None:
     with pytest.raises(SettingError):
         check_notify_url(url)
+
+
+class Hook(BaseHTTPRequestHandler):
+    """Takes a message, or sends its sender elsewhere."""
+
+    heard: ClassVar[list[str]] = []
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        self.heard.append(f"{self.path} {self.headers[SIGNATURE_HEADER]}")
+        self.send_response(302 if self.path == "/moved" else 204)
+        self.send_header("Location", "/elsewhere")
+        self.end_headers()
+
+    def do_GET(self) -> None:
+        self.heard.append(self.path)
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Write nothing."""
+
+
+@pytest.fixture
+def hook() -> Iterator[str]:
+    Hook.heard.clear()
+    with ThreadingHTTPServer(("127.0.0.1", 0), Hook) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def test_a_message_goes_where_it_was_sent_and_nowhere_else(hook: str) -> None:
+    assert post(f"{hook}/hook", b"{}", {SIGNATURE_HEADER: "t=1,v1=2"}) == 204
+    assert post(f"{hook}/moved", b"{}", {SIGNATURE_HEADER: "t=1,v1=2"}) == 302
+    assert Hook.heard == ["/hook t=1,v1=2", "/moved t=1,v1=2"]
+
+
+def test_nobody_at_home_is_an_os_error(hook: str) -> None:
+    with pytest.raises(OSError, match="refused"):
+        post("http://127.0.0.1:9", b"{}", {})
+
+
+@pytest.mark.parametrize("is_cancelled", [True, False])
+def test_the_end_of_a_job_is_told_by_whoever_ended_it(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hook: str, *, is_cancelled: bool
+) -> None:
+    monkeypatch.setenv("TIDEGATE_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("TIDEGATE_WEBHOOK_SECRET", "hush-hush")
+    asked = ["batch", "submit", "--model", "double@stable", "--input", place.input]
+    asked += ["--output", place.output, "--store", place.store, "--notify", f"{hook}/hook"]
+    asked += ["--client-token", "nightly"]
+    if is_cancelled:
+        assert run([*asked, "--queue"]) == 0
+        job = job_id_of_token("nightly")
+        assert run(["batch", "cancel", job, "--store", place.store]) == 0
+    else:
+        assert run([*asked, "--engine", "local", "--workers", "1", "--wait"]) == 0
+    assert len(Hook.heard) == 1
+    assert Hook.heard[0].startswith("/hook t=")
 
 
 def test_the_secret_stands_in_no_record(

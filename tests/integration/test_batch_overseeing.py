@@ -234,6 +234,19 @@ def test_leftovers_of_jobs_that_are_final_are_removed_and_nothing_else(
     assert "nothing is left over" in capsys.readouterr().out
 
 
+def test_what_the_manifest_names_is_never_a_leftover(
+    place: Place, cache: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    published = run_job(place, cache)
+    winner = leave_attempt(place.output, published.job)
+    manifest = Path(place.output, "_MANIFEST.json")
+    content = json.loads(manifest.read_text())
+    content["parts"][0]["key"] = winner.relative_to(place.output).as_posix()
+    manifest.write_text(json.dumps(content))
+    assert run(["batch", "gc", "--store", place.store]) == 0
+    assert winner.exists()
+
+
 def _elsewhere(place: Place) -> Place:
     return Place(store=place.store, input=place.input, output=f"{place.output}-2")
 

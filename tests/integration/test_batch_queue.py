@@ -47,12 +47,14 @@ class Service:
         self.parts = parts_with(clock=self.clock)
         self.started: list[JobId] = []
         self.over: set[int] = set()
+        self.left: list[JobId] = []
         self.store = self.parts.stores(place.store)
         self.runner = QueueRunner(
             self.store,
             self.parts,
             start=self._start,
             concurrent=concurrent,
+            on_over=self.left.append,
             is_over=self.over.__contains__,
         )
 
@@ -125,10 +127,11 @@ def test_another_service_goes_on_where_one_ended(place: Place, cache: Path) -> N
 
 
 def test_a_job_that_is_cancelled_while_it_waits_is_never_begun(place: Place) -> None:
-    service = Service(place)
-    cancel(queued(place, "a"), service.parts, by="a test")
+    service, record = Service(place), queued(place, "a")
+    cancel(record, service.parts, by="a test")
     assert service.look() == []
     assert waiting_jobs(service.store) == []
+    assert service.left == [record.job]
 
 
 def test_a_job_that_was_stopped_is_queued_to_be_resumed(place: Place, cache: Path) -> None:

@@ -1,6 +1,8 @@
 """``--spec job.toml``, templates of the output, and what a client token then means."""
 
+import dataclasses
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -93,14 +95,23 @@ def test_a_file_that_is_none_is_told(
     assert message in capsys.readouterr().err
 
 
+class Day:
+    """A wall clock that shows noon of one day."""
+
+    def __init__(self, day: int) -> None:
+        self._day = day
+
+    def utc_now(self) -> datetime:
+        return datetime(2026, 12, self._day, 12, tzinfo=UTC)
+
+
 def test_the_same_token_finds_the_same_job_whatever_day_it_is(place: Place) -> None:
-    parts = parts_with()
+    first, second = (dataclasses.replace(parts_with(), wall=Day(day)) for day in (1, 2))
     asked = place.submission(output=f"{place.output}/{{date}}-{{version}}", client_token="nightly")
-    first = submit(asked, store_url=place.store, parts=parts)
-    again = submit(asked, store_url=place.store, parts=parts)
-    assert again.job == first.job
-    made = first.spec()
-    assert made.request.output == f"{place.output}/{made.created_at[:10]}-1"
+    made = submit(asked, store_url=place.store, parts=first)
+    found = submit(asked, store_url=place.store, parts=second)
+    assert found.job == made.job
+    assert found.spec().request.output == f"{place.output}/2026-12-01-1"
 
 
 @pytest.mark.parametrize(

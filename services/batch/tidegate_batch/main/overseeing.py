@@ -97,12 +97,9 @@ def cancel(job: str, **options: Unpack[Common]) -> ExitCode:
 
     What is committed is kept. A job that is being published is completed instead.
     """
-    from tidegate_batch.pipeline.cancelling import cancel as cancel_job
-
     session = open_session(options)
-    record = session.record(job)
-    cancel_job(record, session.parts, by=f"{_user()} on {socket.gethostname()}")
-    tell(session.look(record), options)
+    who = f"{_user()} on {socket.gethostname()}"
+    tell(session.cancel(session.record(job), by=who), options)
     return ExitCode.OK
 
 

@@ -34,6 +34,10 @@ def has_ended(pid: int) -> bool:
         return True
 
 
+def leave_untold(_: JobId) -> None:
+    """Tell nobody of a job that is over."""
+
+
 class QueueRunner:
     """Looks after one store; for one thread. Drivers go on when it ends, and another finds them."""
 
@@ -44,6 +48,7 @@ class QueueRunner:
         *,
         start: Start,
         concurrent: int,
+        on_over: Callable[[JobId], object] = leave_untold,
         is_over: IsOver = has_ended,
     ) -> None:
         """Set up.
@@ -53,12 +58,14 @@ class QueueRunner:
             parts: For the clock.
             start: Begins a job.
             concurrent: How many jobs at once, of those that this runner has begun.
+            on_over: Told of each job that leaves the queue; must not block.
             is_over: Whether a process that ``start`` began has ended.
         """
         self._store = store
         self._parts = parts
         self._start = start
         self._concurrent = concurrent
+        self._on_over = on_over
         self._is_over = is_over
         self._own: dict[JobId, int] = {}
         self._leases: dict[JobId, LeaseWatch] = {}
@@ -87,6 +94,7 @@ class QueueRunner:
         match decide(waiting, state, is_driver_dead=self._is_dead(job, state)):
             case Turn.OVER:
                 leave_queue(self._store, job)
+                self._on_over(job)
                 self._forget(job)
             case Turn.START if len(self._own) < self._concurrent:
                 self._begin(job)

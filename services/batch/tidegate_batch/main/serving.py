@@ -3,6 +3,7 @@
 import asyncio
 import ipaddress
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Unpack
 
@@ -163,9 +164,11 @@ def _claim(host: str, port: int) -> socket.socket:
 def _runner(session: "Session", concurrent: int) -> "QueueRunner":
     from tidegate_batch.main.running import QueueRunner
 
+    telling = ThreadPoolExecutor(1, "telling")  # for jobs that ended without a driver
     return QueueRunner(
         session.parts.stores(session.store_url),
         session.parts,
+        on_over=lambda job: telling.submit(session.notify, session.record(job)),
         start=lambda job: session.start_driver(job, log=session.log_of(job)),
         concurrent=concurrent,
     )

@@ -31,6 +31,7 @@ from tidegate_batch.core.wishes import Deadline
 from tidegate_batch.main.display import BarDisplay, LineDisplay, build_display
 from tidegate_batch.main.notifying import post, webhook_secret
 from tidegate_batch.main.wiring import build_crew, build_parts
+from tidegate_batch.pipeline.cancelling import cancel
 from tidegate_batch.pipeline.driving import Finished, JobDriver, tidy_if_published
 from tidegate_batch.pipeline.identity import this_process
 from tidegate_batch.pipeline.notifying import notify_of_end
@@ -114,9 +115,22 @@ class Session:
         try:
             return self._unless_published(record, self._run)
         finally:  # however it ended
-            self._notify(record)
+            self.notify(record)
 
-    def _notify(self, record: JobRecord) -> None:
+    def cancel(self, record: JobRecord, *, by: str) -> Answer:
+        """Stop a job, and tell of it if it has no driver to do so.
+
+        Raises:
+            JobConflictError: It cannot be stopped any more, or has ended.
+        """
+        before = record.state()
+        cancel(record, self.parts, by=by)
+        if before is None or before.driver is None:
+            self.notify(record)
+        return self.look(record)
+
+    def notify(self, record: JobRecord) -> None:
+        """Tell whom the job names that it has ended, if it has and nobody has told it yet."""
         secret = webhook_secret(self.batch.webhook_secret_file)
         notify_of_end(record, self.parts, post=post, secret=secret)
 

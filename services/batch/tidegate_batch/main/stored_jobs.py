@@ -72,8 +72,9 @@ class StoredJobs:
 
     def cancel(self, job: str, *, by: str) -> dict[str, Any]:
         """Stop a job."""
-        cancel(self._session.record(job), self._session.parts, by=by)
-        return self.get(job)
+        record = self._session.record(job)
+        cancel(record, self._session.parts, by=by)  # the queue's runner tells of it
+        return self._session.look(record).as_json()
 
     def resume(self, job: str) -> dict[str, Any]:
         """Queue a job that was stopped."""
