@@ -59,7 +59,7 @@ class FakeVersions:
     async def pointed(self, name: ModelName) -> Pointed:
         if self.read_s:
             self.reads += 1
-            await asyncio.sleep(self.read_s)
+            await _spend(self.read_s)
         self._check(f"aliases {name}")
         named = {Alias(a): Version(v) for a, v in self.aliases.get(name, {}).items()}
         return Pointed(aliases=named, revision=self.revisions[name])
@@ -92,14 +92,19 @@ class FakeVersions:
 
     async def _step(self, step: str, took_s: float) -> None:
         self.steps.append(step)
-        over = asyncio.Event()
-        asyncio.get_running_loop().call_later(took_s, over.set)
-        await over.wait()
+        await _spend(took_s)
         self._check(step)
 
     def _check(self, step: str) -> None:
         if step in self.fails:
             raise self.fails[step]
+
+
+async def _spend(took_s: float) -> None:
+    """Take time of the loop's clock, which may be virtual."""
+    over = asyncio.Event()
+    asyncio.get_running_loop().call_later(took_s, over.set)
+    await over.wait()
 
 
 @dataclass
