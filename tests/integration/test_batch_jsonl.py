@@ -1,20 +1,22 @@
 """JSON Lines: exact values, and every malformed line told by its number."""
 
 import gzip
+import io
 import json
 import tracemalloc
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
 import pytest
 
 from tests.fixtures.row_files import found_at, groups_of, planned, read
 from tidegate.errors import JobError
+from tidegate.objects.local import LocalObjectStore
 from tidegate.objects.opening import open_store
-from tidegate.objects.port import ObjectChangedError
+from tidegate.objects.port import ObjectChangedError, StoreUnavailableError
 from tidegate_batch.sources.files import FileSource
 
 _COLUMNS: list["pa.Field[Any]"] = [
@@ -240,6 +242,38 @@ def test_a_file_that_changes_while_it_is_read_is_refused(
     file.write_bytes(numbered(99))
     with pytest.raises(ObjectChangedError):
         list(reading)
+
+
+class Faltering(io.FileIO):
+    """Loses the block that it has read when it fails, once."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        content = super().read(size) or b""
+        if self.tell() > 2 << 20 and not Faltering.has_failed:
+            Faltering.has_failed = True
+            raise StoreUnavailableError("the network is gone")
+        return content
+
+    has_failed = False
+
+
+class FalteringStore(LocalObjectStore):
+    def open(self, key: str, *, etag: str) -> BinaryIO:
+        with super().open(key, etag=etag) as file:
+            return cast("BinaryIO", Faltering(file.name))
+
+
+def test_a_read_that_failed_for_want_of_the_store_is_repeated_from_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "rows.jsonl"
+    file.write_bytes(numbered(4000, width=1000))
+    plan = planned(found_at(file))
+    columns = pa.schema([pa.field("n", pa.int64())])
+    with closing(FileSource(lambda _: FalteringStore(tmp_path))) as source:
+        with pytest.raises(StoreUnavailableError):
+            read(source, plan, columns, rows=4000)
+        good, bad = read(source, plan, columns, rows=4000)
+    assert [row["n"] for row in good] == list(range(4000))
+    assert bad == []
 
 
 def test_a_packed_file_that_is_cut_short_is_refused_when_it_is_counted(

@@ -16,7 +16,7 @@ from typing import BinaryIO, Final, cast
 import pyarrow as pa
 
 from tidegate.errors import JobError
-from tidegate.objects.port import ObjectStore
+from tidegate.objects.port import ObjectStore, StoreUnavailableError
 from tidegate_batch.core.formats import COMPRESSED, InputFormat
 from tidegate_batch.core.planning import RowGroup
 from tidegate_batch.core.records import PlannedInput
@@ -92,6 +92,9 @@ class TextSource:
         except JobError:
             self.close()  # nothing read from it before is worth anything
             file.confirm()  # what cannot be read may be what somebody is writing just now
+            raise
+        except StoreUnavailableError:
+            self.close()  # nobody knows how far that file was read; the next try opens it anew
             raise
         file.confirm()
 
