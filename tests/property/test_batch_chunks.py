@@ -11,7 +11,14 @@ from hypothesis.stateful import (
     rule,
 )
 
-from tidegate_batch.core.chunks import CHUNK_LEASE_NS, RETRY_PAUSE_NS, ChunkQueue, Lease, WorkerId
+from tidegate_batch.core.chunks import (
+    CHUNK_LEASE_NS,
+    ISOLATED_AFTER,
+    RETRY_PAUSE_NS,
+    ChunkQueue,
+    Lease,
+    WorkerId,
+)
 from tidegate_batch.core.names import ChunkId
 from tidegate_batch.core.planning import PlannedChunk, RowGroup, plan_chunks
 
@@ -32,6 +39,8 @@ class QueueMachine(RuleBasedStateMachine):
         self.rests_until_ns = 0
         """No chunk rests longer."""
         self.last_commit_ns = 0
+        self.deaths: Counter[ChunkId] = Counter()
+        """Of workers with the chunk in hand, whose machine was not taken away."""
         self.queue = ChunkQueue(
             list(self.chunks.values()),
             committed=self.committed,
@@ -62,6 +71,7 @@ class QueueMachine(RuleBasedStateMachine):
             assert rest or before.pending == 0, "work is left, and an idle worker got none"
             return
         assert lease.chunk.id not in self.committed
+        assert lease.is_isolated == (self.deaths[lease.chunk.id] >= ISOLATED_AFTER)
         self.held.append(lease)
 
     @precondition(lambda self: self.held)
@@ -83,12 +93,15 @@ class QueueMachine(RuleBasedStateMachine):
         self.rests_until_ns = self.now_ns + RETRY_PAUSE_NS
 
     @precondition(lambda self: self.workers)
-    @rule(data=st.data())
-    def a_worker_dies(self, data: st.DataObject) -> None:
+    @rule(data=st.data(), is_preempted=st.booleans())
+    def a_worker_dies(self, data: st.DataObject, *, is_preempted: bool) -> None:
         worker = data.draw(st.sampled_from(sorted(self.workers)))
         self.workers.remove(worker)
-        self.held = [lease for lease in self.held if lease.worker != worker]
-        self.queue.on_worker_lost(worker)
+        for lease in [held for held in self.held if held.worker == worker]:
+            self.held.remove(lease)
+            is_his = self.now_ns < lease.expires_at_ns and lease.chunk.id not in self.committed
+            self.deaths[lease.chunk.id] += is_his and not is_preempted
+        self.queue.on_worker_lost(worker, is_preempted=is_preempted)
 
     @rule(by_ns=st.integers(0, CHUNK_LEASE_NS))
     def time_passes(self, by_ns: int) -> None:
