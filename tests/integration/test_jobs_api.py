@@ -231,6 +231,40 @@ def test_only_a_key_of_scope_jobs_may_ask(place: Place, tmp_path: Path) -> None:
     assert reply.json()["failure"]["message"] == f"cancelled by key {tokens[Scope.JOBS].id}"
 
 
+def test_a_key_reaches_only_the_jobs_of_its_models_and_its_best_priority(
+    place: Place, tmp_path: Path
+) -> None:
+    tokens = [Token.new(), Token.new()]
+    for token, models in zip(tokens, ("double", "other"), strict=True):
+        key = Key(
+            id=token.id,
+            secret_sha256=token.secret_sha256,
+            scopes=(Scope.JOBS,),
+            tenant="a",
+            models=(models,),
+            best_priority=2,
+            created_at=datetime.now(UTC),
+        )
+        add_key(tmp_path / "keys.json", key)
+    client = talk(stored_jobs(place), Access(Keyring(tmp_path / "keys.json", SystemClock())))
+    own, foreign = ({"authorization": f"Bearer {token.reveal()}"} for token in tokens)
+    asked = wanted(place, priority=1)
+    assert client.post("/v1/jobs", json=asked, headers=foreign).status_code == 403
+    job = client.post("/v1/jobs", json=asked, headers=own).json()["job"]
+    assert record_of(place, job).spec().wishes.priority == 2
+    assert client.get("/v1/jobs", headers=own).json()["known"] == 1
+    assert client.get("/v1/jobs", headers=foreign).json() == {"jobs": [], "known": 0}
+    for method, path in (
+        ("GET", ""),
+        ("GET", "/dead-letters"),
+        ("POST", "/cancel"),
+        ("POST", "/resume"),
+    ):
+        reply = client.request(method, f"/v1/jobs/{job}{path}", json={}, headers=foreign)
+        assert (reply.status_code, reply.json()["code"]) == (403, "forbidden")
+    assert client.get(f"/v1/jobs/{job}", headers=own).json()["state"] == "submitted"
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

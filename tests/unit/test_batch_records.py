@@ -19,6 +19,7 @@ from tidegate_batch.core.records import (
     load,
     signed,
 )
+from tidegate_batch.core.waiting import Waiting
 
 FIXTURES = Path(__file__).parent.parent / "fixtures/batch"
 FORMATS: dict[str, type[msgspec.Struct]] = {
@@ -32,6 +33,8 @@ FORMATS: dict[str, type[msgspec.Struct]] = {
     "manifest": JobManifest,
     "manifest-dead-letters": JobManifest,
     "spec-text": JobSpec,
+    "spec-wishes": JobSpec,
+    "waiting": Waiting,
     "plan-text": Plan,
     "manifest-text": JobManifest,
 }

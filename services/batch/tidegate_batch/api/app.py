@@ -12,7 +12,7 @@ from starlette.types import ASGIApp
 
 from tidegate import __version__
 from tidegate.errors import RequestRejectedError
-from tidegate.keys.access import Access
+from tidegate.keys.access import Access, Principal
 from tidegate.observability import get_logger
 from tidegate_batch.api.errors import BodyTooLargeError, install_error_handlers
 from tidegate_batch.api.guard import PRINCIPAL, JobsGuard
@@ -25,33 +25,38 @@ _MOST_LETTERS: Final = 1000
 
 Body: TypeAlias = dict[str, Any]
 Limit = Annotated[int, Query(ge=1, le=_MOST_JOBS)]
+States = Annotated[list[str] | None, Query()]
 Letters = Annotated[int, Query(ge=0, le=_MOST_LETTERS)]
 
 
 class Jobs(Protocol):
-    """What is asked; every answer is what the command of that name prints with ``--json``."""
+    """What is asked; every answer is what the command of that name prints with ``--json``.
 
-    def submit(self, wanted: Body, *, by: str) -> tuple[Body, bool]:
+    Raises:
+        ForbiddenError: The key of who asks is not for the model of that job.
+    """
+
+    def submit(self, wanted: Body, who: Principal) -> tuple[Body, bool]:
         """Make a job and queue it; and say whether it is new."""
         ...
 
-    def list(self, states: Collection[str], *, limit: int) -> Body:
+    def list(self, states: Collection[str], *, limit: int, who: Principal) -> Body:
         """List the newest jobs."""
         ...
 
-    def get(self, job: str) -> Body:
+    def get(self, job: str, who: Principal) -> Body:
         """Say how a job is, and how fast."""
         ...
 
-    def cancel(self, job: str, *, by: str) -> Body:
+    def cancel(self, job: str, who: Principal) -> Body:
         """Stop a job."""
         ...
 
-    def resume(self, job: str) -> Body:
+    def resume(self, job: str, who: Principal) -> Body:
         """Queue a job that was stopped."""
         ...
 
-    def dead_letters(self, job: str, *, limit: int) -> Body:
+    def dead_letters(self, job: str, *, limit: int, who: Principal) -> Body:
         """Say which rows have no answer, and why."""
         ...
 
@@ -71,39 +76,39 @@ def build_app(jobs: Jobs, access: Access, *, names: Collection[str] = ()) -> ASG
     async def submit(request: Request) -> Response:
         """Make a job; the body is what ``--spec`` would read. 200: the client token found it."""
         wanted = await _read(request)
-        answer, is_new = await run_in_threadpool(jobs.submit, wanted, by=_who(request))
-        _log.info("job_submitted", by=_who(request), job_id=answer["job"], is_new=is_new)
+        answer, is_new = await run_in_threadpool(jobs.submit, wanted, _who(request))
+        _log.info("job_submitted", by=_who(request).key_id, job_id=answer["job"], is_new=is_new)
         headers = {"location": f"/v1/jobs/{answer['job']}"}
         return _reply(answer, 201 if is_new else 200, headers)
 
     @app.get("/v1/jobs")
-    def every_job(state: Annotated[list[str] | None, Query()] = None, limit: Limit = 20) -> Any:  # noqa: ANN401 - FastAPI reads it
+    def every_job(request: Request, state: States = None, limit: Limit = 20) -> Any:  # noqa: ANN401 - FastAPI reads it
         """List the newest jobs."""
-        return _reply(jobs.list(state or (), limit=limit))
+        return _reply(jobs.list(state or (), limit=limit, who=_who(request)))
 
     @app.get("/v1/jobs/{job}")
-    def one_job(job: str) -> Any:  # noqa: ANN401 - FastAPI reads it
+    def one_job(job: str, request: Request) -> Any:  # noqa: ANN401 - FastAPI reads it
         """Say how far a job is; ``pace`` has speed, and the time left with its range."""
-        return _reply(jobs.get(job))
+        return _reply(jobs.get(job, _who(request)))
 
     @app.post("/v1/jobs/{job}/cancel")
     def cancel(job: str, request: Request) -> Any:  # noqa: ANN401 - FastAPI reads it
         """Stop a job within about a second; ``resume`` goes on."""
-        answer = jobs.cancel(job, by=_who(request))
-        _log.info("job_cancelled", by=_who(request), job_id=job)
+        answer = jobs.cancel(job, _who(request))
+        _log.info("job_cancelled", by=_who(request).key_id, job_id=job)
         return _reply(answer)
 
     @app.post("/v1/jobs/{job}/resume", status_code=202)
     def resume(job: str, request: Request) -> Any:  # noqa: ANN401 - FastAPI reads it
         """Queue a job that failed, was cancelled or lost its driver."""
-        answer = jobs.resume(job)
-        _log.info("job_resumed", by=_who(request), job_id=job)
+        answer = jobs.resume(job, _who(request))
+        _log.info("job_resumed", by=_who(request).key_id, job_id=job)
         return _reply(answer, 202)
 
     @app.get("/v1/jobs/{job}/dead-letters")
-    def dead_letters(job: str, limit: Letters = 20) -> Any:  # noqa: ANN401 - FastAPI reads it
+    def dead_letters(job: str, request: Request, limit: Letters = 20) -> Any:  # noqa: ANN401 - FastAPI reads it
         """Count rows without an answer by reason, and show the first."""
-        return _reply(jobs.dead_letters(job, limit=limit))
+        return _reply(jobs.dead_letters(job, limit=limit, who=_who(request)))
 
     @app.get("/v2/health/live", include_in_schema=False)
     @app.get("/v2/health/ready", include_in_schema=False)
@@ -128,9 +133,10 @@ async def _read(request: Request) -> Body:
     return wanted
 
 
-def _who(request: Request) -> str:
-    key_id = getattr(getattr(request.state, PRINCIPAL, None), "key_id", None)
-    return f"key {key_id}" if key_id else "anybody, over HTTP"
+def _who(request: Request) -> Principal:
+    who = getattr(request.state, PRINCIPAL)
+    assert isinstance(who, Principal)
+    return who
 
 
 def _reply(answer: Body, status: int = 200, headers: dict[str, str] | None = None) -> Response:

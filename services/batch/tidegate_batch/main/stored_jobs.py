@@ -9,8 +9,10 @@ import msgspec
 
 from tidegate.errors import RequestRejectedError, SettingError
 from tidegate.ids import InvalidIdError
+from tidegate.keys.access import Principal
+from tidegate.keys.errors import ForbiddenError
 from tidegate_batch.core.names import job_id_of_token, spec_key
-from tidegate_batch.core.records import JobSpec
+from tidegate_batch.core.wishes import Wishes
 from tidegate_batch.main.session import Session, queue_submitted
 from tidegate_batch.main.spec_file import check_spec
 from tidegate_batch.main.submitting import Submit, build_submission, build_wishes
@@ -19,6 +21,7 @@ from tidegate_batch.pipeline.cancelling import cancel
 from tidegate_batch.pipeline.listing import list_jobs
 from tidegate_batch.pipeline.queueing import enqueue
 from tidegate_batch.pipeline.reading_dead_letters import committed_dead_letters, summarize
+from tidegate_batch.pipeline.record import JobRecord
 from tidegate_batch.pipeline.submission import absolute
 
 _OF_THE_SERVICE: Final = frozenset(
@@ -40,7 +43,7 @@ class StoredJobs:
         self._session = session
         self._roots = tuple(absolute(root).rstrip("/") + "/" for root in roots)
 
-    def submit(self, wanted: Mapping[str, Any], *, by: str) -> tuple[dict[str, Any], bool]:
+    def submit(self, wanted: Mapping[str, Any], who: Principal) -> tuple[dict[str, Any], bool]:
         """Make a job and queue it; see ``app.Jobs``."""
         session, options = self._session, _options(wanted)
         try:
@@ -51,8 +54,9 @@ class StoredJobs:
             asked,
             chunk_rows=wanted.get("chunk_rows", session.batch.chunk_rows),
             client_token=options["client_token"],
-            wishes=build_wishes(session, options),
+            wishes=_lowered(build_wishes(session, options), who),
         )
+        _check_model(submission.model.name, who)
         for url in (*submission.inputs, submission.output):
             self._check_root(url)
         token = submission.client_token
@@ -60,31 +64,30 @@ class StoredJobs:
         is_new = token is None or store.head(spec_key(job_id_of_token(token))) is None
         return queue_submitted(session, submission).as_json(), is_new
 
-    def list(self, states: Collection[str], *, limit: int) -> dict[str, Any]:
-        """List the newest jobs."""
+    def list(self, states: Collection[str], *, limit: int, who: Principal) -> dict[str, Any]:
+        """List the newest jobs, of the models that the key is for."""
         store = self._session.parts.stores(self._session.store_url)
-        jobs, known = list_jobs(store, states=states, limit=limit)
+        jobs, known = list_jobs(store, states=states, models=who.models, limit=limit)
         return {"jobs": jobs, "known": known}
 
-    def get(self, job: str) -> dict[str, Any]:
+    def get(self, job: str, who: Principal) -> dict[str, Any]:
         """Say how a job is."""
-        return self._session.look(self._session.record(job)).as_json()
+        return self._session.look(self._record(job, who)).as_json()
 
-    def cancel(self, job: str, *, by: str) -> dict[str, Any]:
-        """Stop a job."""
-        record = self._session.record(job)
-        cancel(record, self._session.parts, by=by)  # the queue's runner tells of it
-        return self._session.look(record).as_json()
+    def cancel(self, job: str, who: Principal) -> dict[str, Any]:
+        """Stop a job; the queue's runner tells of it."""
+        by = f"key {who.key_id}" if who.key_id else "anybody, over HTTP"
+        cancel(self._record(job, who), self._session.parts, by=by)
+        return self.get(job, who)
 
-    def resume(self, job: str) -> dict[str, Any]:
+    def resume(self, job: str, who: Principal) -> dict[str, Any]:
         """Queue a job that was stopped."""
-        enqueue(self._session.record(job), self._session.parts)
-        return self.get(job)
+        enqueue(self._record(job, who), self._session.parts)
+        return self.get(job, who)
 
-    def dead_letters(self, job: str, *, limit: int) -> dict[str, Any]:
+    def dead_letters(self, job: str, *, limit: int, who: Principal) -> dict[str, Any]:
         """Say which rows have no answer, and why."""
-        record = self._session.record(job)
-        _: JobSpec = record.spec()  # there is such a job
+        record = self._record(job, who)
         plan = record.plan()
         files = [file for _, file in committed_dead_letters(record, plan)] if plan else []
         summary = summarize(record.store, files, most=limit)
@@ -95,6 +98,11 @@ class StoredJobs:
             "first": msgspec.to_builtins(summary.first),
         }
 
+    def _record(self, job: str, who: Principal) -> JobRecord:
+        record = self._session.record(job)
+        _check_model(record.spec().model.name, who)
+        return record
+
     def _check_root(self, url: str) -> None:
         place = absolute(url)
         if self._roots and not any(f"{place}/".startswith(root) for root in self._roots):
@@ -102,6 +110,16 @@ class StoredJobs:
                 f"{url!r} lies outside of what this service may read and write: "
                 f"{', '.join(self._roots)}."
             )
+
+
+def _check_model(name: str, who: Principal) -> None:
+    if who.models is not None and name not in who.models:
+        raise ForbiddenError(f"The key {who.key_id} is not for this model.")
+
+
+def _lowered(wishes: Wishes, who: Principal) -> Wishes:
+    """Let nobody go before those whose keys allow more."""
+    return msgspec.structs.replace(wishes, priority=max(wishes.priority, who.best_priority))
 
 
 def _options(wanted: Mapping[str, Any]) -> Submit:

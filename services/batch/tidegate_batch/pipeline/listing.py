@@ -62,19 +62,29 @@ def known_jobs(store: ObjectStore) -> list[KnownJob]:
 
 
 def list_jobs(
-    store: ObjectStore, *, states: Collection[str] = (), limit: int
+    store: ObjectStore,
+    *,
+    states: Collection[str] = (),
+    models: Collection[str] | None = None,
+    limit: int,
 ) -> tuple[list[JobStatus], int]:
     """Describe the newest jobs.
 
     Args:
         store: Where their records lie.
         states: Only jobs in one of these; all of them without any.
+        models: Only jobs of one of these; ``None`` for all.
         limit: How many at most.
 
     Returns:
         At most ``limit`` jobs, the newest first, and how many there are in all.
     """
-    jobs = [job for job in known_jobs(store) if not states or job.state_name in states]
+    jobs = [
+        job
+        for job in known_jobs(store)
+        if (not states or job.state_name in states)
+        and (models is None or job.spec.model.name in models)
+    ]
     with ThreadPoolExecutor(_CONCURRENT_READS) as threads:
         return list(threads.map(KnownJob.status, jobs[:limit])), len(jobs)
 
