@@ -19,7 +19,7 @@ from tidegate.oip.errors import NonFiniteOutputError
 from tidegate.tensors.datatypes import DATATYPES
 from tidegate.tensors.signature import VARIABLE
 from tidegate_batch.core.bisection import Bisection, Part
-from tidegate_batch.pipeline.arrays import to_numpy
+from tidegate_batch.pipeline.arrays import require_text, to_numpy
 
 MOST_BATCH_ROWS: Final = 4096
 MOST_BATCH_BYTES: Final = 16 << 20
@@ -91,8 +91,15 @@ class Answered:
 class Answerer:
     """Answers one batch after the other of one chunk."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, *, texts: Sequence[str] = ()) -> None:
+        """Begin a chunk.
+
+        Args:
+            model: The model.
+            texts: Columns besides the model's whose text must be text, to be written as such.
+        """
         self._model = model
+        self._texts = texts
         self._control = RunControl()  # with which no failed call writes a line of its own
         self._most_rows = batch_rows_for(model)
 
@@ -131,6 +138,8 @@ class Answerer:
         return _joined(answered)
 
     def _answers(self, batch: pa.RecordBatch) -> dict[str, Array]:
+        for name in self._texts:
+            require_text(batch.column(name), name=name)
         names = self._model.columns
         columns = {name: to_numpy(batch.column(name), name=name) for name in names}
         return answer_rows(self._model, columns, self._control, rows=batch.num_rows)

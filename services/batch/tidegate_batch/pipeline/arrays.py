@@ -24,7 +24,7 @@ def to_numpy(column: "pa.Array[Any]", *, name: str) -> Array:
         An array ``(rows,)``, or ``(rows, …)`` for lists.
 
     Raises:
-        SignatureMismatchError: Lists differ in length, or one is missing.
+        SignatureMismatchError: Lists differ in length, or one is missing; text is no UTF-8.
     """
     if isinstance(column, pa.DictionaryArray):
         column = column.dictionary_decode()
@@ -34,7 +34,42 @@ def to_numpy(column: "pa.Array[Any]", *, name: str) -> Array:
         values: Array = column.fill_null(0).to_numpy(zero_copy_only=False).astype(object)
         values[column.is_null().to_numpy(zero_copy_only=False)] = None
         return values
-    return column.to_numpy(zero_copy_only=False)
+    try:
+        return column.to_numpy(zero_copy_only=False)
+    except (pa.ArrowException, UnicodeDecodeError) as error:  # of numbers it never happens
+        raise _no_text(name) from error
+
+
+def require_text(column: "pa.Array[Any]", *, name: str) -> None:
+    """Make sure that a column's text is text, which files do not.
+
+    Args:
+        column: Of any type; only text is looked at.
+        name: The column's name, for the error.
+
+    Raises:
+        SignatureMismatchError: A value is no UTF-8.
+    """
+    if isinstance(column, pa.DictionaryArray):
+        column = column.dictionary_decode()
+    if not _is_text(column.type):
+        return
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise _no_text(name) from error
+
+
+def _no_text(name: str) -> SignatureMismatchError:
+    return SignatureMismatchError.of_input(
+        name, expected="text in UTF-8", found="bytes that are none"
+    )
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return (
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    )
 
 
 def _is_list(kind: pa.DataType) -> bool:

@@ -56,8 +56,22 @@ def _write_parquet(out: BinaryIO, schema: pa.Schema, tables: Iterator[pa.Table])
 
 def _write_lines(out: BinaryIO, schema: pa.Schema, tables: Iterator[pa.Table]) -> None:
     for table in tables:
-        for row in table.to_pylist():
+        readable = [_readable(column) for column in table.columns]
+        for row in pa.table(readable, names=table.schema.names).to_pylist():
             out.write(msgspec.json.encode(row, enc_hook=str) + b"\n")
+
+
+def _readable(column: "pa.ChunkedArray[Any]") -> "pa.ChunkedArray[Any]":
+    """Replace what is no UTF-8 in a text; it may be why the row is here."""
+    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        return column
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid:
+        values = column.cast(pa.binary()).to_pylist()
+        texts = [None if value is None else value.decode(errors="replace") for value in values]
+        return pa.chunked_array([pa.array(texts, type=pa.string())])
+    return column
 
 
 _Writer = Callable[[BinaryIO, pa.Schema, Iterator[pa.Table]], None]

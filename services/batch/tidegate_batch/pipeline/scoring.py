@@ -12,12 +12,13 @@ from tidegate.inference.model import Model
 from tidegate.inference.runner import DeviceLostError, OutOfMemoryError
 from tidegate.objects.port import ObjectStore, Written
 from tidegate_batch.core.errors import RowsMismatchError
+from tidegate_batch.core.formats import TEXT_FORMATS
 from tidegate_batch.core.names import AttemptId, JobId, attempt_key, dead_letter_key
 from tidegate_batch.core.planning import Piece, PlannedChunk
 from tidegate_batch.core.records import Commit, CommittedRows, DeadLetters, Plan
 from tidegate_batch.pipeline.answering import Answerer, batch_rows_for
 from tidegate_batch.pipeline.dead_letters import DeadLetterBox
-from tidegate_batch.pipeline.expecting import read_schema
+from tidegate_batch.pipeline.expecting import planned_kept, read_schema
 from tidegate_batch.pipeline.isolation import IsolatedAnswerer, ProcessApart
 from tidegate_batch.pipeline.output import RowAssembler, with_facts
 from tidegate_batch.pipeline.parts import Parts
@@ -64,6 +65,8 @@ class Scorer:
         self._schema = planned_schema(plan)
         self._columns = read_schema(model.manifest, self._schema)
         self._batch_rows = batch_rows_for(model)
+        is_text = self._spec.request.output_format in TEXT_FORMATS
+        self._texts = planned_kept(model.manifest, self._schema) if is_text else ()
         self.apart: ProcessApart | None = None
         """Scores rows that may kill whoever scores them; without it they are scored here."""
 
@@ -117,7 +120,7 @@ class Scorer:
     def _answerer(self, *, is_isolated: bool) -> Answerer:
         if is_isolated and self.apart is not None:
             return IsolatedAnswerer(self._model, self.apart)
-        return Answerer(self._model)
+        return Answerer(self._model, texts=self._texts)
 
     def _score(self, attempt: _Attempt) -> Commit:
         """Do all of it, and return the commit that stands then, whoever wrote it."""
