@@ -91,6 +91,18 @@ def test_what_a_submission_would_refuse_an_estimate_refuses(
     assert "Did you mean g6.xlarge?" in capsys.readouterr().err
 
 
+def test_bad_rows_of_the_sample_are_counted_and_told(
+    place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [json.dumps({"id": number, "a": number, "b": 1}) for number in range(600)]
+    rows[100::5] = ["{"] * len(rows[100::5])
+    (tmp_path / "rows.jsonl").write_text("\n".join(rows))
+    asked = question(place, "--input-format", "jsonl", "--workers", "1")
+    asked[asked.index(place.input)] = str(tmp_path / "rows.jsonl")
+    assert run(asked) == 0
+    assert "rows of the sample could not be scored." in capsys.readouterr().out
+
+
 def test_a_short_limit_still_foretells_from_what_was_scored(
     place: Place, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -23,8 +23,12 @@ from tidegate.errors import TidegateError
 from tidegate.objects.opening import open_store
 from tidegate_batch.core.errors import OutputTakenError
 from tidegate_batch.core.names import job_id_of_token
+from tidegate_batch.pipeline.cancelling import cancel
+from tidegate_batch.pipeline.collecting import find_leftovers
 from tidegate_batch.pipeline.driving import tidy_if_published
 from tidegate_batch.pipeline.engines.local import LocalEngine
+from tidegate_batch.pipeline.listing import list_jobs
+from tidegate_batch.pipeline.queueing import enqueue, leave_queue, waiting_jobs
 from tidegate_batch.pipeline.record import JobRecord
 from tidegate_batch.pipeline.submission import submit
 from tidegate_batch.pipeline.verifying import verify
@@ -117,16 +121,41 @@ STEPS = [
     "part-000001-JOB.parquet",
     "_MANIFEST.json",
 ]
-"""Writes of every kind; the test on disk tries each single one."""
+"""Writes of every kind; the test on disk loses the reply to each single one."""
+WRITES = ("put_if_absent", "replace", "copy", "delete")
 
 
-@pytest.mark.field_fault("B-08", "B-35")
-@pytest.mark.parametrize("kind", [DiesAfter(), LosesReply()], ids=repr)
-def test_a_crash_or_a_lost_reply_at_any_step_is_healed_by_submitting_again(
-    real_place: Place, cache: Path, kind: Fault
+def disturb(place: Place, cache: Path, number: int, kind: Fault) -> Place:
+    """Spoil one call to the store, then submit again; return where the job wrote."""
+    forget_the_job(place)
+    elsewhere = dataclasses.replace(place, output=f"{place.output}-{number}")
+    stores = FaultyStores(open_store, {number: kind})
+    try:
+        run_whole_job(elsewhere, cache, stores)
+    except (Killed, TidegateError):
+        run_whole_job(elsewhere, cache)
+    assert len(stores.calls) > number, f"the job never came to call {number}"
+    return elsewhere
+
+
+@pytest.mark.field_fault("B-08")
+def test_a_crash_after_any_write_is_healed_by_submitting_again(
+    real_place: Place, cache: Path
 ) -> None:
-    place, undisturbed = real_place, FaultyStores(open_store)
-    run_whole_job(place, cache, undisturbed)
+    undisturbed = FaultyStores(open_store)
+    run_whole_job(real_place, cache, undisturbed)
+    writes = [number for number, call in enumerate(undisturbed.calls) if call.startswith(WRITES)]
+    assert len(writes) > 20
+    for number in writes:
+        assert_published(disturb(real_place, cache, number, DiesAfter()))
+
+
+@pytest.mark.field_fault("B-35")
+def test_a_lost_reply_at_any_kind_of_step_is_healed_by_submitting_again(
+    real_place: Place, cache: Path
+) -> None:
+    undisturbed = FaultyStores(open_store)
+    run_whole_job(real_place, cache, undisturbed)
     for step in STEPS:
         ending = step.replace("JOB", JOB)
         number = next(
@@ -134,15 +163,7 @@ def test_a_crash_or_a_lost_reply_at_any_step_is_healed_by_submitting_again(
             for number, call in enumerate(undisturbed.calls)
             if call.endswith(ending) and not call.startswith(("get", "head"))
         )
-        forget_the_job(place)
-        elsewhere = dataclasses.replace(place, output=f"{place.output}-{number}")
-        stores = FaultyStores(open_store, {number: kind})
-        try:
-            run_whole_job(elsewhere, cache, stores)
-        except (Killed, TidegateError):
-            run_whole_job(elsewhere, cache)
-        assert len(stores.calls) > number, f"the job never came to {step}"
-        assert_published(elsewhere)
+        assert_published(disturb(real_place, cache, number, LosesReply()))
 
 
 def test_an_output_inside_anothers_is_refused(place: Place, cache: Path) -> None:
@@ -163,3 +184,25 @@ def test_a_stopped_job_is_resumed_and_then_its_prefix_is_not_free(
     drive(record, parts, cache, engine=engine)
     assert len(engine.assigned) == 3
     assert verify(record, parts=parts_with()).is_sound
+
+
+def test_a_job_is_queued_listed_cancelled_resumed_and_tidied_in_a_bucket(
+    place: Place, cache: Path
+) -> None:
+    parts = parts_with()
+    store, asked = parts.stores(place.store), place.submission(client_token=TOKEN, chunk_rows=20)
+    record = submit(asked, store_url=place.store, parts=parts)
+    enqueue(record, parts)
+    assert [waiting.job for waiting in waiting_jobs(store)] == [JOB]
+    cancel(record, parts, by="a test")
+    enqueue(record, parts)
+    (waiting,) = waiting_jobs(store)
+    assert waiting.revision > 0, "it is queued anew, to be resumed"
+    leave_queue(store, JOB)
+    assert waiting_jobs(store) == []
+    drive(record, parts, cache)
+    jobs, known = list_jobs(store, limit=5)
+    assert ([job.state for job in jobs], known) == (["published"], 1)
+    zombie = f"_tidegate/{JOB}/000000.{'0' * 32}.attempt"
+    open_store(place.output).put_if_absent(zombie, b"late")
+    assert [leftover.key for leftover in find_leftovers(store, parts).objects] == [zombie]

@@ -42,6 +42,8 @@ from tidegate_batch.ports import Display
 
 DEFAULT_LIMIT_S: Final = 5.0
 SAMPLED_CHUNKS: Final = 2
+_ALL_MAY_BE_BAD: Final = "100%"
+"""Bad rows of the sample are counted and told, and end nothing."""
 _SHORTEST_S: Final = 1e-6
 """Less is no measurement; a clock that only tests move may say 0."""
 _BYTES_PER_RSS_UNIT: Final = 1 if sys.platform == "darwin" else 1024
@@ -131,7 +133,8 @@ class _Scratch:
 
     def _small(self, chunks: Sequence[PlannedChunk]) -> tuple[JobSpec, Plan]:
         job = self._parts.new_id()[:16]
-        request = replace(self._spec.request, output=str(self._folder / job))
+        output = str(self._folder / job)
+        request = replace(self._spec.request, output=output, max_bad_rows=_ALL_MAY_BE_BAD)
         return (
             replace(self._spec, job=job, request=request),
             replace(self._plan, job=job, chunks=tuple(chunks), rows=sum(c.rows for c in chunks)),
