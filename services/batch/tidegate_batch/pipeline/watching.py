@@ -137,7 +137,7 @@ def _show(status: JobStatus, display: Display, pace: Pace) -> None:
     assert status.chunks is not None
     if status.state != State.RUNNING:
         display.stage(status.state)
-        if status.state in STOPPED:
+        if status.state in {*STOPPED, State.PUBLISHING}:  # nothing counts up any more
             return
     totals = QueueStatistics(
         chunks=status.chunks,
