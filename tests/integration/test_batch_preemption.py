@@ -15,6 +15,7 @@ import pytest
 
 from tests.fakes.engines import InlineEngine
 from tests.fixtures.batch_jobs import (
+    SteppingClock,
     assert_each_row_once,
     drive,
     inline_engine,
@@ -23,7 +24,7 @@ from tests.fixtures.batch_jobs import (
 )
 from tidegate.clock import ManualClock
 from tidegate.errors import SettingError
-from tidegate_batch.core.chunks import RETRY_LIMIT
+from tidegate_batch.core.chunks import CHUNK_LEASE_NS, RETRY_LIMIT
 from tidegate_batch.pipeline.departing import Departure, watch
 from tidegate_batch.pipeline.engines.local import LocalEngine
 from tidegate_batch.pipeline.engines.wire import decode, encode
@@ -313,3 +314,30 @@ def test_a_worker_that_is_sent_sigterm_says_so_and_leaves(tmp_path: Path) -> Non
     assert Leaving(reason="SIGTERM") in engine.seen
     ends = [event.reason for event in engine.seen if isinstance(event, WorkerLost)]
     assert ends[0].startswith("exit status 0")
+
+
+class SilentEngine(InlineEngine):
+    """The first worker that is given the last chunk never says a word again."""
+
+    silent: int | None = None
+
+    def _work(self) -> WorkerEvent:
+        worker, assignment = self._assigned[0]
+        if assignment.chunk == "000005" and self.silent is None:
+            self.silent = worker
+            self._assigned.popleft()
+            self._pause(S)  # which nobody can tell from work that takes long
+            return WorkerSaid(worker=-1, message=Leaving(reason="of no worker"))
+        self._pause(S // 10)
+        return super()._work()
+
+
+@pytest.mark.field_fault("B-02")
+def test_a_worker_that_falls_silent_over_the_last_chunk_is_overtaken(tmp_path: Path) -> None:
+    place, clock = new_place(tmp_path, ROWS, row_group_rows=10), SteppingClock()
+    parts = parts_with(clock=clock)
+    record = submit(place.submission(chunk_rows=10), store_url=place.store, parts=parts)
+    engine = SilentEngine(inline_engine(parts)._build, pause=parts.pause)
+    drive(record, parts, tmp_path / "cache", engine=engine)
+    assert_each_row_once(place.output, ROWS)
+    assert clock.now_ns() < 10 * S < CHUNK_LEASE_NS

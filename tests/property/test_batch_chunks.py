@@ -71,8 +71,15 @@ class QueueMachine(RuleBasedStateMachine):
             assert rest or before.pending == 0, "work is left, and an idle worker got none"
             return
         assert lease.chunk.id not in self.committed
+        holders = [held for held in self.held if held.chunk == lease.chunk and self.holds(held)]
+        assert len(holders) == lease.is_second
+        assert worker not in [held.worker for held in holders]
         assert lease.is_isolated == (self.deaths[lease.chunk.id] >= ISOLATED_AFTER)
         self.held.append(lease)
+
+    def holds(self, lease: Lease) -> bool:
+        """Say whether the queue still counts on this worker."""
+        return self.now_ns < lease.expires_at_ns
 
     @precondition(lambda self: self.held)
     @rule(data=st.data())
@@ -99,7 +106,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.workers.remove(worker)
         for lease in [held for held in self.held if held.worker == worker]:
             self.held.remove(lease)
-            is_his = self.now_ns < lease.expires_at_ns and lease.chunk.id not in self.committed
+            is_his = self.holds(lease) and lease.chunk.id not in self.committed
             self.deaths[lease.chunk.id] += is_his and not is_preempted
         self.queue.on_worker_lost(worker, is_preempted=is_preempted)
 

@@ -16,15 +16,19 @@ again.
 Chunks that follow each other in one file form a *run*. A worker goes on in its own run, since it
 has the file open and decoded just up to there. Without a run of its own it takes a new one, else
 the second half of the longest.
+
+Once no chunk is left for an idle worker, it may be given one that another is late with: a *second
+attempt*. Whoever commits first wins; if either dies, the other goes on.
 """
 
 from collections import deque
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
 from tidegate.units import NS_PER_SECOND, Nanoseconds
+from tidegate_batch.core.leaving import Usual
 from tidegate_batch.core.names import ChunkId
 from tidegate_batch.core.planning import PlannedChunk, continues
 
@@ -40,6 +44,10 @@ ISOLATED_AFTER: Final = 3
 HOPELESS_AFTER: Final = 10
 """And before nobody is given it any more. Kills from outside look the same from afar: of ten in a
 row even a machine that loses a third of its workers sees one in 17,000 chunks."""
+LATE_FACTOR: Final = 2
+"""A chunk that takes so many times as long as others did is worth a second attempt."""
+LATE_NS: Final = Nanoseconds(5 * NS_PER_SECOND)
+"""But never earlier: a worker that only starts slowly should not be overtaken for it."""
 RETRY_PAUSE_NS: Final = Nanoseconds(5 * NS_PER_SECOND)
 """Until such a chunk is leased again; other chunks are scored meanwhile."""
 
@@ -78,6 +86,8 @@ class Lease:
     expires_at_ns: int
     is_isolated: bool = False
     """Several workers have died with this chunk in hand."""
+    is_second: bool = False
+    """Another worker has the chunk, too, and is late with it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +102,8 @@ class QueueStatistics:
     rows_committed: int
     leases_lost: int
     """Leases that ended without a commit: workers that died, or were silent for too long."""
+    second_attempts: int = 0
+    """Chunks that an idle worker was given although another had them already."""
 
 
 class ChunkQueue:
@@ -117,6 +129,10 @@ class ChunkQueue:
             if chunk.chunk in committed:
                 self._count_committed(chunk.id)
         self._leases: dict[ChunkId, Lease] = {}
+        self._seconds: dict[ChunkId, Lease] = {}
+        """Second attempts, each beside a lease of the same chunk."""
+        self._usual = Usual()
+        self._second_attempts = 0
         self._fresh = deque(self._runs())
         self._own: dict[WorkerId, deque[PlannedChunk]] = {}
         self._failures: dict[ChunkId, int] = {}
@@ -145,7 +161,7 @@ class ChunkQueue:
         return self._left == 0
 
     def lease(self, worker: WorkerId, now_ns: int) -> Lease | None:
-        """Give an idle worker a chunk; ``None`` if all are committed or in somebody's hands."""
+        """Give an idle worker a chunk; ``None`` if all are committed or in good hands."""
         while (chunk := self._next_for(worker)) is not None:
             if self._states[chunk.id] is not ChunkState.PENDING:  # by one that was given up
                 continue
@@ -158,7 +174,27 @@ class ChunkQueue:
             )
             self._leases[chunk.id] = lease
             return lease
-        return None
+        return self._second(worker, now_ns)
+
+    def _second(self, worker: WorkerId, now_ns: int) -> Lease | None:
+        """Give an idle worker the chunk that is latest, too: whoever commits it first wins."""
+        late = [lease for lease in self._leases.values() if self._is_late(lease, now_ns)]
+        first = min(late, key=lambda lease: lease.expires_at_ns, default=None)
+        if first is None or first.worker == worker:
+            return None
+        second = replace(
+            first, worker=worker, expires_at_ns=now_ns + CHUNK_LEASE_NS, is_second=True
+        )
+        self._seconds[first.chunk.id] = second
+        self._second_attempts += 1
+        return second
+
+    def _is_late(self, lease: Lease, now_ns: int) -> bool:
+        """Say whether a chunk takes much longer than others did, and is in one pair of hands."""
+        if lease.is_isolated or lease.chunk.id in self._seconds or not self._usual.chunks:
+            return False
+        since_ns = now_ns - (lease.expires_at_ns - CHUNK_LEASE_NS)
+        return since_ns >= max(LATE_FACTOR * self._usual.mean_ns, LATE_NS)
 
     def _next_for(self, worker: WorkerId) -> PlannedChunk | None:
         own = self._own.get(worker)
@@ -176,7 +212,10 @@ class ChunkQueue:
 
     def on_committed(self, chunk: ChunkId, now_ns: int) -> None:
         """Count a chunk whose commit stands, whoever wrote it; a second time changes nothing."""
-        self._leases.pop(chunk, None)
+        lease = self._leases.pop(chunk, None)
+        if self._seconds.pop(chunk, None) is None and lease is not None:
+            began_at_ns = lease.expires_at_ns - CHUNK_LEASE_NS
+            self._usual = self._usual.after(now_ns - began_at_ns)
         if self._states[chunk] is not ChunkState.COMMITTED:
             self._count_committed(chunk)
             self._progress_at_ns = now_ns
@@ -206,7 +245,7 @@ class ChunkQueue:
         It never counts against the job. It counts against the chunk, which may have killed the
         worker, but for workers whose machine was taken away.
         """
-        for lease in [held for held in self._leases.values() if held.worker == worker]:
+        for lease in [held for held in self._held() if held.worker == worker]:
             chunk = lease.chunk.id
             self._deaths[chunk] = self._deaths.get(chunk, 0) + (not is_preempted)
             self._put_back(lease)
@@ -222,19 +261,32 @@ class ChunkQueue:
 
     def on_tick(self, now_ns: int) -> None:
         """Give up the leases that have expired, and let chunks be leased that have rested."""
-        for lease in [held for held in self._leases.values() if held.expires_at_ns <= now_ns]:
+        for lease in [held for held in self._held() if held.expires_at_ns <= now_ns]:
             self._put_back(lease)
         while self._resting and self._resting[0][0] <= now_ns:
             self._fresh.append(deque([self._resting.popleft()[1]]))
+
+    def _held(self) -> list[Lease]:
+        return [*self._leases.values(), *self._seconds.values()]
 
     def _put_back(self, lease: Lease) -> None:
         if self._give_up(lease.chunk.id, lease.worker):
             self._fresh.append(deque([lease.chunk]))
 
     def _give_up(self, chunk: ChunkId, worker: WorkerId) -> bool:
-        """End a lease, and say whether there was one; expired, somebody else may have it since."""
-        lease = self._leases.get(chunk)
+        """End a lease, and say whether nobody has the chunk any more.
+
+        Expired, somebody else may have it since; and of two attempts the other goes on.
+        """
+        lease, second = self._leases.get(chunk), self._seconds.get(chunk)
+        if second is not None and second.worker == worker:
+            del self._seconds[chunk]
+            return False
         if lease is None or lease.worker != worker:
+            return False
+        if second is not None:
+            self._leases[chunk] = self._seconds.pop(chunk)
+            self._leases_lost += 1
             return False
         del self._leases[chunk]
         self._move(chunk, ChunkEvent.GIVEN_UP)
@@ -250,7 +302,7 @@ class ChunkQueue:
 
     def next_tick_at_ns(self) -> int:
         """Return when ``on_tick`` or ``is_stuck`` may next have something to say."""
-        expiries = (lease.expires_at_ns for lease in self._leases.values())
+        expiries = (lease.expires_at_ns for lease in self._held())
         rested = (at_ns for at_ns, _ in self._resting)
         return min([self._progress_at_ns + self.no_commit_limit_ns, *expiries, *rested])
 
@@ -265,4 +317,5 @@ class ChunkQueue:
             rows=self._rows,
             rows_committed=self._rows - self._rows_left,
             leases_lost=self._leases_lost,
+            second_attempts=self._second_attempts,
         )

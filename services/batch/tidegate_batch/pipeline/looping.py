@@ -99,6 +99,8 @@ class ChunkLoop:
             self._idle.remove(worker)
             if lease.is_isolated:
                 _log.warning("chunk_isolated", chunk=lease.chunk.chunk, worker=worker)
+            if lease.is_second:
+                _log.info("second_attempt", chunk=lease.chunk.chunk, worker=worker)
             assignment = Assignment(
                 chunk=lease.chunk.chunk, attempt=self._new_id(), is_isolated=lease.is_isolated
             )
