@@ -194,6 +194,20 @@ def test_the_end_of_a_job_is_told_by_whoever_ended_it(
     assert Hook.heard[0].startswith("/hook t=")
 
 
+def test_a_secret_that_cannot_be_read_fails_no_job(
+    record: JobRecord,
+    place: Place,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("TIDEGATE_CACHE_DIR", str(tmp_path / "cache"))
+    (tmp_path / "mine.toml").write_text('[batch]\nwebhook_secret_file = "gone"\n')
+    options = ["--store", place.store, "--config", str(tmp_path / "mine.toml")]
+    assert run(["batch", "resume", record.job, *options, "--engine", "local", "--wait"]) == 0
+    assert "not_notified" in capsys.readouterr().err
+
+
 def test_the_secret_stands_in_no_record(
     place: Place,
     tmp_path: Path,

@@ -13,6 +13,7 @@ from types import FrameType
 import click
 
 from tidegate.errors import SettingError, TidegateError
+from tidegate.observability import get_logger
 from tidegate.settings import load_settings
 from tidegate.units import NS_PER_MS, ns_to_seconds
 from tidegate_batch.core.errors import (
@@ -44,6 +45,7 @@ from tidegate_batch.pipeline.submission import Submission, absolute, submit
 from tidegate_batch.pipeline.watching import JobStatus, look_at, status_of, watch
 from tidegate_batch.settings import BatchSettings
 
+_log = get_logger(__name__)
 _LOOK_NS = 100 * NS_PER_MS
 """Between two looks for the driver that was started; it takes a second or two to come up."""
 
@@ -130,9 +132,15 @@ class Session:
         return self.look(record)
 
     def notify(self, record: JobRecord) -> None:
-        """Tell whom the job names that it has ended, if it has and nobody has told it yet."""
-        secret = webhook_secret(self.batch.webhook_secret_file)
-        notify_of_end(record, self.parts, post=post, secret=secret)
+        """Tell whom the job names that it has ended, if it has and nobody has told it yet.
+
+        What keeps it from that is logged, since it is no failure of the job.
+        """
+        try:
+            secret = webhook_secret(self.batch.webhook_secret_file)
+            notify_of_end(record, self.parts, post=post, secret=secret)
+        except TidegateError as error:
+            _log.error("not_notified", job_id=record.job, reason=str(error))
 
     def _run(self, record: JobRecord) -> Answer:
         crew = build_crew(self.batch, cache_dir=self.cache_dir)
