@@ -6,8 +6,11 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -37,10 +40,14 @@ ROWS = 40
 URL = "http://127.0.0.1:8003"
 
 
-@pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+@pytest.fixture(autouse=True)
+def cache_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIDEGATE_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
     return new_place(tmp_path, ROWS, row_group_rows=10)
 
 
@@ -281,33 +288,56 @@ def test_a_service_that_anybody_could_use_does_not_start(
     assert message in capsys.readouterr().err
 
 
-def test_a_job_that_was_sent_is_run_by_the_service_and_goes_on_without_it(place: Place) -> None:
+@contextmanager
+def service(place: Place) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Start a service of this store, and say where its jobs are."""
     command = [sys.executable, "-c", "from tidegate.cli import main; main()"]
     command += ["jobs", "serve", "--port", "0", "--store", place.store, "--engine", "local"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as service:
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         try:
-            assert service.stderr is not None
-            found = re.search(r'"port": (\d+)', service.stderr.readline())
+            assert process.stderr is not None
+            found = re.search(r'"port": (\d+)', process.stderr.readline())
             assert found is not None
-            url = f"http://127.0.0.1:{found[1]}/v1/jobs"
-            job = httpx.post(url, json=wanted(place, chunk_rows=10)).json()["job"]
-            state = wait_for_end(f"{url}/{job}")
-            service.send_signal(signal.SIGTERM)
-            service.communicate()
+            yield process, f"http://127.0.0.1:{found[1]}/v1/jobs"
         finally:
-            service.kill()
-    assert state == "published"
-    assert service.returncode == 0
+            process.kill()
+
+
+def test_a_job_that_was_sent_is_run_and_the_service_ends_when_it_is_told_to(place: Place) -> None:
+    with service(place) as (process, url):
+        job = httpx.post(url, json=wanted(place, chunk_rows=10)).json()["job"]
+        assert wait_for_end(f"{url}/{job}") == "published"
+        process.send_signal(signal.SIGTERM)
+        process.communicate()
+        assert process.returncode == 0
     assert_each_row_once(place.output, ROWS)
-    assert os.listdir(Path(place.store, "queue")) in ([], [f"{job}.json"])
+
+
+@pytest.mark.field_fault("B-14", "B-15")
+def test_another_service_goes_on_when_one_and_its_driver_are_killed(tmp_path: Path) -> None:
+    place = new_place(tmp_path / "large", 400)
+    with service(place) as (process, url):
+        job = httpx.post(url, json=wanted(place, chunk_rows=1)).json()["job"]
+        seen = wait_for(f"{url}/{job}", lambda seen: seen["chunks_committed"] > 0)
+        process.kill()
+        process.wait()
+        os.kill(seen["driver"]["pid"], signal.SIGKILL)
+    with service(place) as (_, url):
+        assert wait_for_end(f"{url}/{job}") == "published"
+    assert_each_row_once(place.output, 400)
 
 
 def wait_for_end(url: str) -> str:
-    """Ask until the job has ended; nobody tells a client."""
+    ended = {"published", "failed", "cancelled"}
+    return str(wait_for(url, lambda seen: seen["state"] in ended)["state"])
+
+
+def wait_for(url: str, is_so: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    """Ask again and again; nobody tells a client."""
     pause = threading.Event()
     for _ in range(600):
-        state: str = httpx.get(url).json()["state"]
-        if state in {"published", "failed", "cancelled"}:
-            return state
+        seen: dict[str, Any] = httpx.get(url).json()
+        if is_so(seen):
+            return seen
         pause.wait(0.1)
-    pytest.fail("it did not end within a minute")
+    pytest.fail("it did not happen within a minute")
