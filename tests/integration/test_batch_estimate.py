@@ -87,6 +87,8 @@ def test_what_a_submission_would_refuse_an_estimate_refuses(
 ) -> None:
     assert run(question(place, "--key", "idd")) == 1
     assert "column 'idd'" in capsys.readouterr().err
+    assert run(question(place, "--output", "out/{dat}")) == 2
+    assert "Did you mean {date}?" in capsys.readouterr().err
     assert run(question(place, "--instance", "g6.xlarg")) == 2
     assert "Did you mean g6.xlarge?" in capsys.readouterr().err
 

@@ -37,7 +37,7 @@ from tidegate_batch.pipeline.parts import Parts
 from tidegate_batch.pipeline.planning import make_plan
 from tidegate_batch.pipeline.record import JobRecord
 from tidegate_batch.pipeline.seat import take_seat
-from tidegate_batch.pipeline.submission import Submission, spec_of
+from tidegate_batch.pipeline.submission import Submission, at_its_output, spec_of
 from tidegate_batch.ports import Display
 
 DEFAULT_LIMIT_S: Final = 5.0
@@ -80,11 +80,13 @@ def measure(
 
     Raises:
         InputInvalidError: With every problem of the inputs.
+        SettingError: The output's template means nothing.
         PartUnavailableError: Not one chunk was scored; the message says what to do.
     """
     store = parts.stores(store_url)
     with TemporaryDirectory(prefix="tidegate-estimate-") as folder:
         asked = spec_of(submission, store=store, parts=parts)
+        asked = at_its_output(asked, like=asked)
         plan = make_plan(asked, parts=parts, store_url=store_url)
         scratch = _Scratch(asked, plan, folder=folder, parts=parts)
         scratch.copy_model(store)

@@ -61,12 +61,12 @@ def submit(submission: Submission, *, store_url: str, parts: Parts) -> JobRecord
     store = parts.stores(store_url)
     asked = spec_of(submission, store=store, parts=parts)
     job, token = JobId(asked.job), asked.client_token
-    spec = _at_its_output(asked, like=asked)
+    spec = at_its_output(asked, like=asked)
     check_conditional_writes(store)
     check_conditional_writes(parts.stores(spec.request.output))
     record = JobRecord(store, job)
     standing = record.put_spec(spec)
-    again = _at_its_output(asked, like=standing)
+    again = at_its_output(asked, like=standing)
     if (standing.request, standing.wishes) != (again.request, again.wishes) or (
         standing.client_token != token
     ):
@@ -97,8 +97,12 @@ def spec_of(submission: Submission, *, store: ObjectStore, parts: Parts) -> JobS
     )
 
 
-def _at_its_output(spec: JobSpec, *, like: JobSpec) -> JobSpec:
-    """Fill in the output's template: its date is that of the job's first submission, in UTC."""
+def at_its_output(spec: JobSpec, *, like: JobSpec) -> JobSpec:
+    """Fill in the output's template: its date is that of the job's first submission, in UTC.
+
+    Raises:
+        SettingError: The template has a name of which nothing is known.
+    """
     values = {"date": like.created_at[:10], "job": like.job, "version": str(like.model.version)}
     output = absolute(expand(spec.request.output, values)).rstrip("/")
     return replace(spec, request=replace(spec.request, output=output))
