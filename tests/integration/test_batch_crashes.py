@@ -29,7 +29,12 @@ from tidegate_batch.pipeline.record import JobRecord
 from tidegate_batch.pipeline.submission import submit
 from tidegate_batch.ports import Stores
 
-pytestmark = [pytest.mark.field_fault("B-08"), pytest.mark.field_fault("B-09")]
+pytestmark = [
+    pytest.mark.field_fault("B-08"),
+    pytest.mark.field_fault("B-09"),
+    # the thread that renews a lease dies with its process, whenever it next asks a store
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning"),
+]
 ROWS = 50
 TOKEN = "nightly"
 JOB = job_id_of_token(TOKEN)

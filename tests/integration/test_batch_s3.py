@@ -33,6 +33,8 @@ from tidegate_batch.pipeline.record import JobRecord
 from tidegate_batch.pipeline.submission import submit
 from tidegate_batch.pipeline.verifying import verify
 
+# the thread that renews a lease dies with its process, whenever it next asks a store
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 ROWS = 50
 TOKEN = "nightly"
 JOB = job_id_of_token(TOKEN)

@@ -35,6 +35,9 @@ from tests.fixtures.protocol import (
     scores,
 )
 
+# the thread that renews a lease dies with its actor, whenever it next asks a store
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+
 
 @pytest.fixture(scope="module")
 def submitted(tmp_path_factory: pytest.TempPathFactory) -> Stage:
