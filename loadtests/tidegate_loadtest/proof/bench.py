@@ -19,7 +19,7 @@ from tidegate_loadtest.proof import live, models, simulated, stress
 from tidegate_loadtest.proof.costing import cost_lines
 from tidegate_loadtest.proof.gateway import Gateway, running_gateway
 from tidegate_loadtest.proof.picture import Sweep
-from tidegate_loadtest.proof.setting import Setting, published_resnet50
+from tidegate_loadtest.proof.setting import Setting, published_resnet50, published_v100
 from tidegate_loadtest.proof.targets import Line
 from tidegate_loadtest.replay.traffic import Traffic
 
@@ -101,7 +101,7 @@ class Bench:
         self._tell(simulated.load_lines(runs))
         self._tell(simulated.slowdown_lines(setting, 0.9))
         self._tell(cost_lines())
-        self._tell([simulated.speed_line(setting)])
+        self._tell([simulated.speed_line(each) for each in (setting, published_v100())])
 
     def _emulate(self, store: Path, setting: Setting) -> None:
         small = models.small_requests()

@@ -97,3 +97,8 @@ def published_resnet50() -> Setting:
     )
     noisy = msgspec.structs.replace(law, law=Table(sizes=sizes), noise=Noise(cv=0.1))
     return Setting(name="ResNet50", profile=noisy, slo_ms=25.0)
+
+
+def published_v100() -> Setting:
+    """ResNet50 on a V100, within 25 ms: batches of 70 rows, where the other has three."""
+    return Setting(name="V100", profile=load_profile("v100-resnet50"), slo_ms=25.0)

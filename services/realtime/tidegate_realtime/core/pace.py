@@ -158,7 +158,7 @@ class Pace:
             self._relent(self.model, request_rows, now_ns)
 
     def on_arrival(self, rows: int, now_ns: Nanoseconds) -> bool:
-        """Count the rows of a request, admitted or not; return whether ``need_rows`` changed."""
+        """Count the rows of a request, admitted or not; return whether promises change by it."""
         if now_ns - self._load_at_ns < _LOAD_VALID_NS:
             self._fresh_rows += rows
             return False
@@ -265,7 +265,7 @@ class Pace:
         if not sizes:
             return False
         self.known_times()  # those of ``_filling_load`` too
-        before, load = self.need_rows, self.rows_per_second
+        before, load = (self.need_rows, self.caution), self.rows_per_second
         contenders = load * LOAD_SHARE / capacities[-1]
         self.caution = self._least_caution
         if contenders > 1 and self.model is not None:
@@ -277,4 +277,4 @@ class Pace:
         filled = bisect_right(sizes, load, key=self._filling_load)
         filled_rows = sizes[filled - 1] if filled else 1
         self.need_rows = min(carrying_rows, max(filled_rows, self.calm_rows))
-        return before != self.need_rows
+        return before != (self.need_rows, self.caution)
