@@ -2,8 +2,10 @@
 
 The real code runs against a store in memory; see ``tests/fixtures/exploring.py``. An actor may be
 a driver whom the other takes for dead, a worker whose driver is gone, or a second job that wants
-the same output. After every write: what readers were promised stands. At the end of every order:
-one plain resume of each job is enough for the output to be whole, each row once.
+the same output. Each test states its bound: how often an actor is held up although it could go
+on, how many die before or after any write, and how many calls the store answers wrongly. After
+every write: what readers were promised stands. At the end of every order: one plain resume of
+each job is enough for the output to be whole, each row once.
 """
 
 from collections.abc import Sequence
@@ -124,6 +126,10 @@ def test_a_job_may_be_resumed_while_another_takes_its_output_over(half_done: Sta
     stage = cancelled(half_done)
     hold(stage, [resumes(JOB), resumes(LATER)], Bounds(preemptions=1, crashes=1), Bounds(faults=1))
     hold(cancelled(half_done), [resumes(LATER), scores("000001")], Bounds(preemptions=2))
+
+
+def test_two_drivers_may_be_at_a_job_that_is_taken_over(running: Stage) -> None:
+    hold(cancelled(running), [resumes(JOB), resumes(JOB), resumes(LATER)], Bounds(preemptions=1))
 
 
 def test_committed_rows_that_somebody_replaced_are_never_published(publishing: Stage) -> None:
