@@ -1,5 +1,6 @@
 """Workers that are told in time that their machine goes: by a signal, a file or the cloud."""
 
+import dataclasses
 import json
 import os
 import signal
@@ -15,8 +16,10 @@ import pytest
 
 from tests.fakes.engines import InlineEngine
 from tests.fixtures.batch_jobs import (
+    SilentDisplay,
     SteppingClock,
     assert_each_row_once,
+    crew_with,
     drive,
     inline_engine,
     new_place,
@@ -25,9 +28,12 @@ from tests.fixtures.batch_jobs import (
 from tidegate.clock import ManualClock
 from tidegate.errors import SettingError
 from tidegate_batch.core.chunks import CHUNK_LEASE_NS, RETRY_LIMIT
+from tidegate_batch.main.wiring import build_scorer
 from tidegate_batch.pipeline.departing import Departure, watch
+from tidegate_batch.pipeline.driving import JobDriver
 from tidegate_batch.pipeline.engines.local import LocalEngine
 from tidegate_batch.pipeline.engines.wire import decode, encode
+from tidegate_batch.pipeline.identity import this_process
 from tidegate_batch.pipeline.notices import (
     AmazonNotice,
     FileNotice,
@@ -35,6 +41,7 @@ from tidegate_batch.pipeline.notices import (
     checked_address,
     notices_of,
 )
+from tidegate_batch.pipeline.seat import take_seat
 from tidegate_batch.pipeline.submission import submit
 from tidegate_batch.ports import (
     Committed,
@@ -314,6 +321,33 @@ def test_a_worker_that_is_sent_sigterm_says_so_and_leaves(tmp_path: Path) -> Non
     assert Leaving(reason="SIGTERM") in engine.seen
     ends = [event.reason for event in engine.seen if isinstance(event, WorkerLost)]
     assert ends[0].startswith("exit status 0")
+
+
+def test_a_ray_worker_looks_before_each_chunk_and_leaves(tmp_path: Path) -> None:
+    from tidegate_batch.pipeline.engines.ray import RayEngine  # noqa: PLC0415 - heavy, for one test
+
+    place, parts = new_place(tmp_path, ROWS, row_group_rows=10), parts_with()
+    record = submit(place.submission(chunk_rows=ROWS), store_url=place.store, parts=parts)
+    notice = tmp_path / "preempted"
+    notice.write_text("")
+
+    class Told(RayEngine):
+        """The notice is withdrawn as soon as a worker has obeyed it."""
+
+        def next_event(self, timeout_ns: int) -> WorkerEvent | None:
+            event = super().next_event(timeout_ns)
+            if isinstance(event, WorkerLost):
+                notice.unlink(missing_ok=True)
+                lost.append(event.reason)
+            return event
+
+    lost: list[str] = []
+    crew = crew_with(Told(build_scorer, cores=1, workers=1), tmp_path / "cache", workers=1)
+    told = dataclasses.replace(crew, notice=NoticeSetup(file=str(notice)))
+    seat = take_seat(record, this_process(), parts)
+    JobDriver(seat, parts=parts, display=SilentDisplay()).run(told)
+    assert_each_row_once(place.output, ROWS)
+    assert lost == [f"{notice} is there"]
 
 
 class SilentEngine(InlineEngine):

@@ -9,10 +9,14 @@ import logging
 import re
 import sys
 import threading
+from collections import deque
 from contextlib import ExitStack, chdir, redirect_stdout
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
+from tidegate.clock.system import SystemClock
 from tidegate.errors import PartUnavailableError
 from tidegate.units import ns_to_seconds
 from tidegate_batch.core.chunks import WorkerId
@@ -23,11 +27,14 @@ from tidegate_batch.pipeline.engines.ray_folder import (
     remove_folder,
 )
 from tidegate_batch.pipeline.engines.wire import WorkerSide, decode, encode
+from tidegate_batch.pipeline.notices import notices_of
 from tidegate_batch.ports import (
     Assignment,
     BuildScorer,
+    Leaving,
     WorkerEvent,
     WorkerLost,
+    WorkerMessage,
     WorkerSaid,
     WorkerSetup,
 )
@@ -40,6 +47,21 @@ _OBJECT_STORE_BYTES: Final = 80 << 20
 """Close to the least that Ray accepts; our messages are a few hundred bytes and never go there."""
 _PID: Final = re.compile(r"^\s*pid: (\d+)$", re.MULTILINE)
 """In what Ray says of an actor that died."""
+
+
+class _Actor(WorkerSide):
+    """Looks, before each chunk, whether its machine will be taken away; Ray itself does not say."""
+
+    def set_up(self, setup: bytes) -> bytes:
+        told = msgspec.json.decode(setup, type=WorkerSetup)
+        self._notices = notices_of(told.notice, SystemClock())
+        return super().set_up(setup)
+
+    def score(self, assignment: bytes) -> bytes:
+        for notice in self._notices:
+            if (preemption := notice.look()) is not None:
+                return encode(Leaving(reason=preemption.reason))
+        return super().score(assignment)
 
 
 class RayEngine:
@@ -67,6 +89,7 @@ class RayEngine:
         self._running = ExitStack()
         self._actors: dict[WorkerId, Any] = {}
         self._pending: dict[ray.ObjectRef[bytes], WorkerId] = {}
+        self._left: deque[WorkerLost] = deque()
 
     def start(self, setup: WorkerSetup) -> None:
         """Start Ray on this machine, which takes about three seconds; or join a cluster.
@@ -110,7 +133,7 @@ class RayEngine:
 
     def add_worker(self, worker: WorkerId) -> None:
         """Ask for an actor; Ray starts a process for it."""
-        actor = ray.remote(WorkerSide).options(num_cpus=self._cores_per_worker, max_restarts=0)
+        actor = ray.remote(_Actor).options(num_cpus=self._cores_per_worker, max_restarts=0)
         self._actors[worker] = actor.remote(self._build)
         self._pending[self._actors[worker].set_up.remote(self._setup)] = worker
 
@@ -120,6 +143,8 @@ class RayEngine:
 
     def next_event(self, timeout_ns: int) -> WorkerEvent | None:
         """Wait for the first call that returns or cannot return any more."""
+        if self._left:
+            return self._left.popleft()
         timeout_s = ns_to_seconds(timeout_ns)
         if not self._pending:  # nobody works: nothing can happen before the time is over
             threading.Event().wait(timeout_s)
@@ -129,10 +154,16 @@ class RayEngine:
             return None
         worker = self._pending.pop(ready[0])
         try:
-            return WorkerSaid(worker=worker, message=decode(ray.get(ready[0])))
+            return self._said(worker, decode(ray.get(ready[0])))
         except ray.exceptions.RayError as error:
             ray.kill(self._actors.pop(worker))  # one whose call failed may be alive, and is no use
             return WorkerLost(worker=worker, reason=self._reason(error))
+
+    def _said(self, worker: WorkerId, message: WorkerMessage) -> WorkerSaid:
+        if isinstance(message, Leaving):  # it has dropped its chunk, and nobody calls it again
+            ray.kill(self._actors.pop(worker))
+            self._left.append(WorkerLost(worker=worker, reason=message.reason))
+        return WorkerSaid(worker=worker, message=message)
 
     def _reason(self, error: ray.exceptions.RayError) -> str:
         """Say why a worker is lost: what it raised, or what it wrote before it died."""
@@ -148,4 +179,5 @@ class RayEngine:
         """Stop Ray and all its processes."""
         self._actors.clear()
         self._pending.clear()
+        self._left.clear()
         self._running.close()
