@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve test check bench peers profile bench-start bench-oracles bench-scheduler bench-switches docs-scheduling chaos-batch parts clients lock clean
+.PHONY: help setup demo serve test check bench peers profile bench-start bench-oracles bench-scheduler bench-switches docs-scheduling bench-batch chaos-batch parts clients lock clean
 PYTHON ?= python3
 BIN := .venv/bin
 TESTS ?= tests
@@ -48,6 +48,9 @@ bench-scheduler: .venv/.dev ## hold the scheduler to its targets, simulated and 
 
 docs-scheduling: .venv/.dev ## simulate every policy on every curve and profile, for docs/scheduling.md (5 min)
 	@$(BIN)/python tools/bench-scheduler --table docs/scheduling.md
+
+bench-batch: .venv/.dev ## compare offline jobs with bare onnxruntime and Ray Data (90 min on an idle machine)
+	@$(BIN)/python tools/bench-batch
 
 chaos-batch: .venv/.dev ## kill workers and drivers of offline jobs on a disk and on S3, faults on (6 min on an idle machine)
 	@$(BIN)/python tools/chaos-batch

@@ -98,7 +98,7 @@ def make_models(folder: Path) -> Path:
     store = folder / "store"
     for work in WORKS.values():
         file = model_file(folder, work)
-        onnx.save(_perceptron(work), file)
+        onnx.save(perceptron(work), file)
         candidate = Candidate(
             name=ModelName(work.name), file=file, alias=Alias("stable"), tolerance=1e-3
         )
@@ -111,7 +111,8 @@ def model_file(folder: Path, work: Work) -> Path:
     return folder / f"{work.name}.onnx"
 
 
-def _perceptron(work: Work) -> onnx.ModelProto:
+def perceptron(work: Work) -> onnx.ModelProto:
+    """Build the model: layers of random weights from a fixed seed, ReLU between them."""
     random = np.random.default_rng(_SEED)
     nodes, weights, last = [], [], "input"
     layers = list(pairwise(work.widths))
