@@ -18,6 +18,7 @@ from tests.fixtures import edges, onnx_models
 from tidegate.errors import BackendError
 from tidegate.inference.arrays import Tensors
 from tidegate.inference.model import Model
+from tidegate.inference.runner import DeviceLostError, OutOfMemoryError
 from tidegate_realtime.api.edge import Edge
 from tidegate_realtime.api.replies import Reply
 from tidegate_realtime.api.served import State
@@ -230,17 +231,19 @@ async def test_a_drain_refuses_what_comes_and_answers_what_is_there(echo: Model)
         assert (live.status, content(live)) == (200, {"live": True, "ready": False})
 
 
-def raising(_: Tensors) -> Tensors:
-    raise BackendError("node /secret/path failed")
-
-
 @pytest.mark.field_fault("P-15")
-async def test_a_model_that_fails_is_500_without_its_reason(echo: Model) -> None:
+@pytest.mark.parametrize("kind", [BackendError, OutOfMemoryError, DeviceLostError])
+async def test_a_model_that_fails_is_500_without_its_reason(
+    echo: Model, kind: type[BackendError]
+) -> None:
+    def raising(_: Tensors) -> Tensors:
+        raise kind("node /secret/path failed")
+
     async with serving(echo, backend=FakeBackend(model=raising)) as (edge, _):
         reply = await edge.endpoint.answer(post(INFER, infer_body([1, 2])))
-        assert (reply.status, content(reply)["code"]) == (500, "model_failed")
+        assert (reply.status, content(reply)["code"]) == (500, kind.code)
         assert b"secret" not in reply.body
-        assert endings(edge) == {("failed", "model_failed"): 1}
+        assert endings(edge) == {("failed", kind.code): 1}
 
 
 def nans(inputs: Tensors) -> Tensors:

@@ -1,7 +1,8 @@
 import orjson
 import pytest
 
-from tidegate.errors import BackendError, OverloadedError, TidegateError
+from tidegate.errors import BackendError, JobError, OverloadedError, TidegateError
+from tidegate.inference.runner import DeviceLostError, OutOfMemoryError
 from tidegate.tensors import SignatureMismatchError
 from tidegate.units import Nanoseconds, ms_to_ns
 from tidegate_realtime.api.endings import ending_of_error, ending_of_outcome
@@ -33,13 +34,17 @@ def test_an_error_without_a_row_gets_the_status_of_its_family(family: type[Tideg
 
 
 def errors_of_the_edge() -> list[type[TidegateError]]:
-    """Every error that a request can meet: those of the wire, the signature and the edge."""
+    """Every error that a request can meet: of the wire, the signature, the runtime and the edge."""
 
     def below(kind: type[TidegateError]) -> list[type[TidegateError]]:
         return [kind, *(child for direct in kind.__subclasses__() for child in below(direct))]
 
-    places = ("tidegate.oip", "tidegate.tensors", "tidegate_realtime")
-    return [kind for kind in below(TidegateError) if kind.__module__.startswith(places)]
+    places = (
+        *("tidegate.errors", "tidegate.oip", "tidegate.tensors", "tidegate.inference"),
+        "tidegate_realtime",
+    )
+    found = [kind for kind in below(TidegateError) if kind.__module__.startswith(places)]
+    return [kind for kind in found if kind is not JobError]  # those are of files
 
 
 @pytest.mark.parametrize("kind", errors_of_the_edge())
@@ -139,6 +144,22 @@ def test_an_expired_request_says_how_long_it_waited_and_ran_and_what_the_limit_w
     assert ending.answer.status == 504
     assert ending.answer.details == {"queued_ms": 80.0, "executed_ms": 20.5, "limit_ms": 100.0}
     assert "100.0 ms" in ending.answer.message
+
+
+@pytest.mark.parametrize("kind", [OutOfMemoryError, DeviceLostError])
+def test_a_machine_that_fails_the_model_is_told_by_its_own_code(kind: type[BackendError]) -> None:
+    ending = ending_of_outcome(Failed(error=kind("CUDA failure 2: out of memory")), lambda: 0.5)
+    assert isinstance(ending.answer, Problem)
+    assert (ending.outcome, ending.reason) == ("failed", kind.code)
+    assert ending.answer.status == 500
+    assert "CUDA" not in ending.answer.message
+
+
+def test_a_failure_of_a_kind_without_a_row_is_still_told() -> None:
+    unknown = type("UnknownError", (BackendError,), {"code": "quite_new"})
+    ending = ending_of_outcome(Failed(error=unknown("x")), lambda: 0.5)
+    assert isinstance(ending.answer, Problem)
+    assert (ending.answer.status, ending.reason) == (500, "quite_new")
 
 
 @pytest.mark.field_fault("P-15")

@@ -7,7 +7,7 @@ import msgspec
 
 from tidegate.errors import BackendError, OverloadedError, RequestRejectedError, TidegateError
 from tidegate.units import ns_to_ms
-from tidegate_realtime.api.error_map import STATUS_BY_CODE
+from tidegate_realtime.api.error_map import STATUS_BY_CODE, status_of
 from tidegate_realtime.api.errors import CallerLeftError
 from tidegate_realtime.api.metrics import OutcomeLabel
 from tidegate_realtime.api.poison import PoisonInputError
@@ -126,7 +126,7 @@ def _expired(expired: Expired) -> Problem:
 def _failed(error: BackendError) -> Problem:
     """Keep to ourselves what the runtime said, which may name files and nodes of the model."""
     return Problem(
-        status=STATUS_BY_CODE[error.code],
+        status=status_of(error),
         code=error.code,
         message="The model failed on the batch that this request was in; the server's log has its "
         "reason.",

@@ -47,6 +47,8 @@ STATUS_BY_CODE: Final = {
     "headers_too_large": 431,
     "caller_left": 499,  # nginx's; only ever in logs and metrics
     "model_failed": 500,
+    "out_of_memory": 500,  # no 503, here and below: a row may be why, and is not to be tried again
+    "device_lost": 500,
     "non_finite_output": 500,
     "internal": 500,
     "deadline_unreachable": 503,
