@@ -7,7 +7,8 @@ import pytest
 from tests.fakes.versions import FakeVersions
 from tests.fixtures.hosting import BRING_S, RISK, Hosting, hosting
 from tidegate.errors import BackendError, PartUnavailableError
-from tidegate.ids import ModelRef
+from tidegate.ids import ModelRef, Version
+from tidegate_realtime.core.asked import UnloadRefusedError
 from tidegate_realtime.core.hosting import State
 
 pytestmark = pytest.mark.looptime
@@ -81,6 +82,23 @@ async def test_a_warm_up_that_hangs_and_that_nobody_wants_any_more_is_not_waited
         assert it.versions_in(State.LEAVING) == []
         assert it.host.loading == ["risk@8"]
         assert it.host.loads == {("risk", "ready"): 1}
+
+
+async def test_an_unload_at_the_moment_a_warm_up_is_given_up_is_done_and_ends_nothing_else() -> (
+    None
+):
+    async with hosting(follow_s=None) as it, asyncio.TaskGroup() as operators:
+        it.versions.warm_s, it.versions.give_up_s = 1e5, 1.0
+
+        async def load() -> None:
+            with pytest.raises(UnloadRefusedError):
+                await it.host.load(ModelRef.parse("risk@5"))
+
+        operators.create_task(load())
+        await asyncio.sleep(0.3 + LIMIT_S + 0.5)
+        assert it.versions_in(State.WARMING) == ["risk@5"]
+        assert await it.host.unload(RISK, Version(5)) == [5]
+        assert [hosted.version for hosted in it.versions.open] == [7]
 
 
 async def test_a_model_that_hangs_at_the_start_ends_the_start_with_the_reason() -> None:

@@ -37,6 +37,8 @@ class FakeVersions:
     load_s: float = 0.2
     warm_s: float = 0.7
     close_s: float = 0.3
+    give_up_s: float = 0.0
+    """What a warm-up that is cancelled takes to end."""
     read_s: float = 0.0
     """To say where aliases point; 0: at once."""
     aliases: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -83,7 +85,11 @@ class FakeVersions:
         return hosted
 
     async def warm_up(self, hosted: FakeHosted) -> None:
-        await self._step(f"warm_up {hosted.name}@{hosted.version}", self.warm_s)
+        try:
+            await self._step(f"warm_up {hosted.name}@{hosted.version}", self.warm_s)
+        except asyncio.CancelledError:
+            await _spend(self.give_up_s)
+            raise
 
     async def close(self, hosted: FakeHosted) -> None:
         await self._step(f"close {hosted.name}@{hosted.version}", self.close_s)

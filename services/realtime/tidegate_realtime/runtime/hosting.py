@@ -47,7 +47,7 @@ class _Life(Generic[HostedT]):
         """Let the task go on to its end."""
         self.may_go_on.set()
         self.must_leave.set()
-        if self.patience is not None:
+        if self.patience is not None and not self.patience.expired():
             self.patience.reschedule(asyncio.get_running_loop().time())
 
 
