@@ -45,6 +45,8 @@ FURTHER = [
     *('"data":[1]', '"else":[[]]', '"parameters":{}', '"parameters":null'),
     *('"parameters":{"binary_data_size":4}', '"parameters":{"content_type":"np"}'),
 ]
+OTHER_SHAPES = ["[]", "[1.0,2]", "[-1]", "[true,2]", f"[1{'0' * 2_999},1{'0' * 2_999}]"]
+"""The last one asks for more values than Python writes in figures."""
 mostly_numbers = st.sampled_from([*NUMBERS * 3, *OTHERS])
 usual_numbers = st.sampled_from(NUMBERS[:8])
 
@@ -87,7 +89,7 @@ def infer_bodies(draw: st.DrawFn) -> tuple[Signature, bytes]:
     rows = draw(st.integers(1, 3))
     shape = [rows, *asked.inputs[0].row_shape]
     count = int(np.prod(shape)) + draw(st.sampled_from([0] * 8 + [1, -1]))
-    said_shape = draw(st.sampled_from([str(shape)] * 8 + ["[]", "[1.0,2]", "[-1]", "[true,2]"]))
+    said_shape = draw(st.sampled_from([str(shape)] * 8 + OTHER_SHAPES))
     fields = [
         f'"name":"{draw(st.sampled_from(["x"] * 8 + ["y", ""]))}"',
         f'"datatype":"{draw(st.sampled_from([datatype] * 8 + ["FP32", "INT8", "fp32"]))}"',
@@ -149,8 +151,8 @@ def usually(body: bytes, numbers: NumberRows | None) -> InferRequest:
 def test_what_is_read_in_one_step_is_read_alike_in_many(made: tuple[Signature, bytes]) -> None:
     asked, body = made
     found = outcome(lambda: usually(body, NumberRows.of(asked)))
-    if found[0] is not LeftAloneError:
-        assert found == outcome(lambda: generally(body, asked))
+    expected = outcome(lambda: generally(body, asked))  # also of what is left to it
+    assert found in (expected, (LeftAloneError, "not usual", {}))
 
 
 @pytest.mark.parametrize("datatype", sorted(PACKED))

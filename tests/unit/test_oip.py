@@ -164,6 +164,7 @@ def test_what_is_no_number_is_no_json(literal: bytes) -> None:
         [1] * 9,
         [],
         [2**400],
+        [10**2999, 10**2999],
     ],
 )
 def test_a_shape_that_its_data_does_not_have_is_refused_before_anything_is_allocated(

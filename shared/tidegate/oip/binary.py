@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from tidegate.oip.errors import BinaryLayoutError, MalformedRequestError
 from tidegate.oip.limits import DEFAULT_LIMITS, WireLimits
-from tidegate.oip.shapes import check_elements
+from tidegate.oip.shapes import check_elements, in_figures
 from tidegate.tensors.datatypes import DATATYPES
 
 Array = npt.NDArray[Any]
@@ -62,7 +62,7 @@ def array_from_bytes(
     elements = prod(shape)
     if elements * dtype.itemsize != len(blob):
         raise BinaryLayoutError(
-            f"{name!r}: {_values(elements)} of {datatype} are {_values(elements * dtype.itemsize)} "
+            f"{name!r}: {in_figures(elements)} of {datatype} are {in_figures(elements * dtype.itemsize)} "
             f"bytes, and it has {len(blob)}."
         )
     check_elements(name, elements, limits.elements)
@@ -79,11 +79,6 @@ def bytes_from_array(values: Array) -> memoryview:
     return np.ascontiguousarray(values).reshape(-1).view(np.uint8).data
 
 
-def _values(number: int) -> str:
-    """Write a number that may come from the caller, and have as many digits as they like."""
-    return str(number) if number < 1 << 63 else "more than 2^63"
-
-
 def _strings(
     blob: bytes | memoryview, name: str, shape: Sequence[int], limits: WireLimits
 ) -> Array:
@@ -91,7 +86,7 @@ def _strings(
     elements, end = prod(shape), len(blob)
     if elements * _LENGTH.size > end:
         raise BinaryLayoutError(
-            f"{name!r}: {_values(elements)} items need 4 bytes each for their lengths alone, and "
+            f"{name!r}: {in_figures(elements)} items need 4 bytes each for their lengths alone, and "
             f"it has {end} bytes."
         )
     check_elements(name, elements, limits.texts)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from tidegate.oip.errors import MalformedRequestError, NeedsBinaryError
 from tidegate.oip.packing import PACKED, UNPACKABLE, pack
+from tidegate.oip.shapes import in_figures
 from tidegate.tensors.datatypes import DATATYPES
 
 Array = npt.NDArray[Any]
@@ -46,7 +47,7 @@ def array_from_json(
     flat = _flatten(data, shape, name) if data and type(data[0]) is list else data
     if len(flat) != prod(shape):
         raise MalformedRequestError(
-            f"{name!r}: the shape {_shown(list(shape))} needs {_shown(prod(shape))} values, "
+            f"{name!r}: the shape {_shown(list(shape))} needs {in_figures(prod(shape))} values, "
             f"and data has {len(flat)}."
         )
     if datatype == "BYTES":
