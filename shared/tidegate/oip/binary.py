@@ -62,8 +62,8 @@ def array_from_bytes(
     elements = prod(shape)
     if elements * dtype.itemsize != len(blob):
         raise BinaryLayoutError(
-            f"{name!r}: {in_figures(elements)} of {datatype} are {in_figures(elements * dtype.itemsize)} "
-            f"bytes, and it has {len(blob)}."
+            f"{name!r}: {in_figures(elements)} of {datatype} are "
+            f"{in_figures(elements * dtype.itemsize)} bytes, and it has {len(blob)}."
         )
     check_elements(name, elements, limits.elements)
     array: Array = np.ndarray(shape, dtype, blob)
@@ -86,8 +86,8 @@ def _strings(
     elements, end = prod(shape), len(blob)
     if elements * _LENGTH.size > end:
         raise BinaryLayoutError(
-            f"{name!r}: {in_figures(elements)} items need 4 bytes each for their lengths alone, and "
-            f"it has {end} bytes."
+            f"{name!r}: {in_figures(elements)} items need 4 bytes each for their lengths alone, "
+            f"and it has {end} bytes."
         )
     check_elements(name, elements, limits.texts)
     blob = bytes(blob)  # a slice of bytes is made four times as fast as one of a view
