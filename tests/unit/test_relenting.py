@@ -7,7 +7,9 @@ from tidegate_realtime.core.cap import Cap, Infeasible
 from tidegate_realtime.core.latency_model import LatencyModel
 from tidegate_realtime.core.limits import BatchLimits
 from tidegate_realtime.core.pace import Pace
+from tidegate_realtime.core.plan import Plan
 from tidegate_realtime.core.relenting import HELD_NS
+from tidegate_realtime.core.usual_rows import WINDOW, UsualRows
 
 OBJECTIVE_MS = 50
 
@@ -30,11 +32,19 @@ class Serving:
             self.now_ns = Nanoseconds(self.now_ns + ms_to_ns(took_ms))
             self.pace.learn(1, ms_to_ns(took_ms), self.now_ns)
 
+    @property
+    def promises(self) -> bool:
+        """Whether one row that finds the executor idle is promised an answer."""
+        objective_ns = ms_to_ns(OBJECTIVE_MS)
+        plan = Plan(self.pace, [(0, 0.0)], most_rows=1)
+        return plan.promise_rows(1, plan.start, objective_ns) == 1
+
 
 def test_where_three_calls_in_a_hundred_stall_answers_are_promised_at_p95() -> None:
     serving = Serving()
     serving.run(300, every=33, slow_ms=80)
     assert serving.model.percentile == 0.95
+    assert serving.promises
     assert isinstance(serving.pace.cap, Cap)
     assert serving.model.tail_ns(1) < ms_to_ns(10)
     assert serving.pace.z == pytest.approx(1.64, abs=0.01)
@@ -45,6 +55,7 @@ def test_the_more_calls_stall_the_less_is_promised(every: int, percentile: float
     serving = Serving()
     serving.run(600, every=every, slow_ms=80)
     assert serving.model.percentile == percentile
+    assert serving.promises
 
 
 def test_the_objectives_own_percentile_returns_when_it_can_be_kept_again() -> None:
@@ -65,6 +76,7 @@ def test_a_model_that_is_too_slow_even_for_half_of_its_calls_promises_nothing_un
     serving = Serving()
     serving.run(600, ms=80, slow_ms=80)
     assert isinstance(serving.pace.cap, Infeasible)
+    assert not serving.promises
     while serving.now_ns < 600 * ms_to_ns(80) + 2 * HELD_NS:
         serving.run(10)
     assert isinstance(serving.pace.cap, Cap)
@@ -94,3 +106,14 @@ def test_what_counts_is_a_request_of_usual_size() -> None:
         pace.learn(8, ms_to_ns(took_ms), Nanoseconds(0), request_rows=8)
     assert model.tail_ns(1) < objective_ns
     assert model.percentile == 0.95
+
+
+def test_how_many_rows_a_request_has_is_what_the_latest_had() -> None:
+    usual, requests, rows = UsualRows(), 0, 0
+    for _ in range(1_000):
+        requests, rows = requests + 100, rows + 100
+        assert usual.rows(requests, rows) == 1
+    for _ in range(5 * WINDOW // 10):
+        requests, rows = requests + 10, rows + 640
+        usual.rows(requests, rows)
+    assert 62 <= usual.rows(requests, rows) <= 64

@@ -142,7 +142,7 @@ def observe(
         arriving_per_second=(now.arrived_rows - was.arrived_rows) / window_s,
         capacity_per_second=capacity_rows_per_second(served.driver, after.at_ns),
         objective_percentile=served.objective.percentile,
-        promised_percentile=served.objective.percentile if model is None else model.percentile,
+        promised_percentile=served.promised_percentile,
         slower_ratio=1.0 if model is None else model.statistics().tail_factor,
         terminated=now.batches_terminated - was.batches_terminated,
         given_up=now.executors_given_up - was.executors_given_up,

@@ -170,6 +170,13 @@ class ServedVersion:
             raise DeadlineTooShortError.of(wish, model=part.name, needed_ns=needed_ns)
 
     @property
+    def promised_percentile(self) -> float:
+        """At which answers are promised, to those who are promised least; see ``relenting``."""
+        models = [part.latency_model for part in self.driver.parts]
+        promised = [model.percentile for model in models if model is not None]
+        return min(promised, default=self.objective.percentile)
+
+    @property
     def used_at_ns(self) -> Nanoseconds:
         """When a request last found it, or when it was loaded."""
         return self.use.last_at_ns

@@ -5,17 +5,14 @@ from statistics import NormalDist
 from typing import Final
 
 _STANDARD: Final = NormalDist()
-_remembered: Final = lru_cache(maxsize=64)
-"""Both are asked after every batch for one of a few percentiles, and nothing else decides."""
 
 
-@_remembered
+@lru_cache(maxsize=64)  # after every batch for one of a few percentiles; others pass through
 def deviations(percentile: float) -> float:
     """Return z: by how many standard deviations a normal sum may exceed its mean."""
     return _STANDARD.inv_cdf(percentile)
 
 
-@_remembered
 def caution(percentile: float, contenders: float = 1.0) -> float:
     """Return the factor for margins if so many requests try for each place.
 
@@ -28,4 +25,4 @@ def caution(percentile: float, contenders: float = 1.0) -> float:
     if z <= 0:
         return 1.0
     missed = (1 - percentile) / 2 / contenders
-    return _STANDARD.inv_cdf(1 - missed) / z
+    return deviations(1 - missed) / z

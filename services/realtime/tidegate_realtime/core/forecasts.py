@@ -1,7 +1,7 @@
 """How right promises were: what answered requests took, by what was foretold when they came.
 
 A histogram of ratios. One of its edges is 1, so that the share of answers that came by the
-foretold instant, which should be the objective's percentile, is read off without a second count.
+foretold instant, which should be the promised percentile, is read off without a second count.
 """
 
 from bisect import bisect_left

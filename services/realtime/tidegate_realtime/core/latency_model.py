@@ -145,6 +145,8 @@ class LatencyModel:
     def tail_ns(self, rows: int) -> Nanoseconds:
         """Return L = c · l_q, what the share ``percentile`` of batches keeps: for one batch.
 
+        At least ``mean_ns``, which for low percentiles of skewed times is more.
+
         Raises:
             ValueError: As for ``mean_ns``.
         """
@@ -311,7 +313,13 @@ class LatencyModel:
         self.largest_size = self._measured[-1]
         self._means_ns = self._curve(means, calibration.mean_factor)
         self._stds_ns = self._curve(stds, calibration.mean_factor)
-        tails = fit_increasing(tails, weights)
+        # Where calls stall now and then, the mean lies above lower quantiles. Nothing is promised
+        # below it: the batches ahead of a request take it on average, and its own does.
+        least = calibration.mean_factor / calibration.tail_factor
+        tails = [
+            max(tail, least * mean)
+            for tail, mean in zip(fit_increasing(tails, weights), means, strict=True)
+        ]
         self._tails_ns = self._curve(tails, calibration.tail_factor)
         self._expect(samples)
         self._revise([tail * calibration.tail_factor for tail in tails])

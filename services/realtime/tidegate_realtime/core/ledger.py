@@ -16,11 +16,12 @@ from tidegate_realtime.core.statistics import (
     QueueStatistics,
     RefusalCode,
 )
+from tidegate_realtime.core.usual_rows import UsualRows
 from tidegate_realtime.core.waits import OldestWaits
 
 _STARTED = TABLE[State.WAITING, Event.BATCH_STARTED]
 _ENDED = TABLE[State.RUNNING, Event.BATCH_ENDED]
-_WAITING = State.WAITING
+_WAITING = TABLE[State.ARRIVING, Event.ADMITTED]
 """Local names, because looking a member up in its class takes four times as long."""
 
 
@@ -28,6 +29,7 @@ class Ledger:
     """Requests by state. Probes are moved as the others are, and not counted among them."""
 
     __slots__ = (
+        "_usual",
         "arrived",
         "arrived_rows",
         "batches_by_reason",
@@ -47,6 +49,7 @@ class Ledger:
 
     def __init__(self) -> None:
         self.arrived = self.arrived_rows = 0
+        self._usual = UsualRows()
         self.counts = dict.fromkeys(State, 0)  # except ARRIVING, which no request stays in
         self.rejected_by_code: Counter[RefusalCode] = Counter(dict.fromkeys(REFUSAL_CODES, 0))
         self.batches_by_reason: Counter[DispatchReason] = Counter()
@@ -67,8 +70,8 @@ class Ledger:
 
     @property
     def usual_rows(self) -> int:
-        """Rows of a request on average, at least 1."""
-        return self.arrived_rows // self.arrived if self.arrived else 1
+        """Rows of a request of late, on average and at least 1."""
+        return self._usual.rows(self.arrived, self.arrived_rows)
 
     def move(self, request: Request, event: Event) -> None:
         """Apply an event to a request.

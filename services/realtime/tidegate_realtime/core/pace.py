@@ -174,6 +174,7 @@ class Pace:
         if self._relenting.review(model, rows, self.objective_ns - self.overhead_ns, now_ns):
             self.z, self._least_caution = deviations(model.percentile), caution(model.percentile)
             self.renew()
+            self._follow_load()  # for ``caution``, also where no promise has moved by much
 
     def renew(self) -> None:
         """Take the measure of the model again, which somebody else has taught."""

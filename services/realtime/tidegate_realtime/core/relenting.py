@@ -5,7 +5,7 @@ stall, not even a request that finds an executor idle may be promised an answer 
 everybody then would keep no promise either: there would be none. So it is promised less surely, at
 the highest percentile at which such a request is in time, and what is late of it is counted like
 everything that is late. (Simulated, 5 ms for 8 rows, 3 % of the calls 60 ms longer, 50 ms, 500
-requests/s: 10 answers a second in time at p99 throughout, 353 so.)
+requests/s: 10 answers a second in time at p99 throughout, 370 so.)
 
 It holds for a model that has served: one that is too slow when it starts is not served at all.
 """

@@ -290,11 +290,7 @@ def forecast_families(snapshots: Sequence[Snapshot]) -> Iterator[Metric]:
         "tidegate_promised_percentile",
         "At which promises are made: below that of the objective while nobody could be given one.",
         VERSION,
-        [
-            (each.labels, model.percentile)
-            for each in snapshots
-            if (model := each.served.driver.latency_model) is not None
-        ],
+        [(each.labels, each.served.promised_percentile) for each in snapshots],
     )
     yield counter(
         "tidegate_change_points",
