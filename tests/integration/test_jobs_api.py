@@ -153,10 +153,46 @@ def test_what_cannot_be_meant_is_told(
     assert reply.json().keys() == {"error", "code", "request_id", "details"}
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b"{", b"\xff"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[]",
+        b"{",
+        b"\xff",
+        b"[" * 100_000,
+        b'{"input": ' + b"[" * 100_000,
+        b'{"model": ' * 20_000,
+        b'{"client_token": "\\ud800"}',
+        b'{"chunk_rows": ' + b"9" * 5_000 + b"}",
+        b'{"chunk_rows": NaN}',
+    ],
+    ids=lambda body: body[:20],
+)
 def test_a_body_that_is_no_object_is_told(client: TestClient, body: bytes) -> None:
     reply = client.post("/v1/jobs", content=body, headers={"content-type": "application/json"})
-    assert reply.status_code == 400
+    assert (reply.status_code, reply.json()["code"]) == (400, "malformed_request")
+
+
+@pytest.mark.parametrize("name", ["input", "output"])
+def test_a_path_that_no_system_has_is_told(place: Place, client: TestClient, name: str) -> None:
+    reply = client.post("/v1/jobs", json=wanted(place, **{name: "rows\0"}))
+    assert (reply.status_code, reply.json()["code"]) == (400, "setting_invalid")
+
+
+def test_a_fault_of_the_service_is_told_without_what_is_inside(place: Place) -> None:
+    client, inside = talk(stored_jobs(place)), Path(place.store)
+    job = client.post("/v1/jobs", json=wanted(place)).json()["job"]
+    (inside / "jobs" / job / "spec.json").write_bytes(b"{")
+    broken = client.get(f"/v1/jobs/{job}")
+    assert (broken.status_code, broken.json()["code"]) == (500, "job_record_invalid")
+    lost = client.get("/v1/jobs/0123456789abcdef")
+    missing = client.post("/v1/jobs", json=wanted(place, model="nobody"))
+    outside = talk(stored_jobs(place, place.input)).post("/v1/jobs", json=wanted(place))
+    assert (lost.status_code, missing.status_code, outside.status_code) == (404, 404, 400)
+    for reply in (broken, lost, missing, outside):
+        assert str(inside) not in reply.text
+        assert place.input not in reply.text
 
 
 def test_a_body_has_a_limit(client: TestClient) -> None:
@@ -198,6 +234,8 @@ def test_a_page_of_another_site_is_not_obeyed(place: Place, client: TestClient) 
 
 def test_jobs_may_only_read_and_write_below_the_roots(place: Place, tmp_path: Path) -> None:
     (tmp_path / "in-secret").mkdir()
+    (Path(place.output) / "[x]").mkdir(parents=True)
+    (Path(place.output) / "[x]/leads-out").symlink_to(tmp_path)
     client = talk(stored_jobs(place, place.input, place.output))
     assert (client.post("/v1/jobs", json=wanted(place))).status_code == 201
     for changes in (
@@ -205,11 +243,19 @@ def test_jobs_may_only_read_and_write_below_the_roots(place: Place, tmp_path: Pa
         {"input": f"{place.input}/../in-secret/*.parquet"},
         {"input": [place.input, "/etc/passwd"]},
         {"output": f"{place.output}/../elsewhere"},
+        {"output": f"{place.output}/[x]/../../elsewhere"},
+        {"output": f"{place.output}/[x]/leads-out"},
+        {"output": f"{place.output}/{{date}}/../../elsewhere"},
         {"output": "s3://scores"},
     ):
         reply = client.post("/v1/jobs", json=wanted(place, **changes))
         assert reply.status_code == 400, changes
         assert "lies outside" in reply.json()["error"]
+    for pattern in ("[x]/../../in-secret/*.parquet", "*/../../in-secret/a.parquet"):
+        reply = client.post("/v1/jobs", json=wanted(place, input=f"{place.input}/{pattern}"))
+        assert reply.status_code == 400, pattern
+        assert "it could lead out of the store" in reply.json()["error"]
+    assert not (tmp_path / "elsewhere").exists()
 
 
 def test_only_a_key_of_scope_jobs_may_ask(place: Place, tmp_path: Path) -> None:

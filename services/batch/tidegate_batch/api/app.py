@@ -1,6 +1,5 @@
 """The application: every route asks ``Jobs``, in a thread of its own, which asks the store."""
 
-import json
 from collections.abc import Collection
 from typing import Annotated, Any, Final, Protocol, TypeAlias
 
@@ -24,6 +23,9 @@ _MOST_JOBS: Final = 1000
 _MOST_LETTERS: Final = 1000
 
 Body: TypeAlias = dict[str, Any]
+_One: TypeAlias = bool | int | float | str | None
+_Sent: TypeAlias = dict[str, _One | list[_One]]
+"""So flat that no body is too deep to be read; ``check_spec`` knows what each option takes."""
 Limit = Annotated[int, Query(ge=1, le=_MOST_JOBS)]
 States = Annotated[list[str] | None, Query()]
 Letters = Annotated[int, Query(ge=0, le=_MOST_LETTERS)]
@@ -125,12 +127,13 @@ async def _read(request: Request) -> Body:
         if len(body) > BODY_LIMIT_BYTES:
             raise BodyTooLargeError(f"The body has more than {BODY_LIMIT_BYTES} bytes.")
     try:
-        wanted = json.loads(body)
-    except ValueError as error:
+        return msgspec.json.decode(body, type=_Sent)
+    except msgspec.ValidationError as error:
+        raise RequestRejectedError(
+            f'Send an object of options, such as {{"model": "risk@stable", …}}: {error}.'
+        ) from error
+    except msgspec.DecodeError as error:
         raise RequestRejectedError(f"The body is no JSON: {error}.") from error
-    if not isinstance(wanted, dict):
-        raise RequestRejectedError('Send an object, such as {"model": "risk@stable", …}.')
-    return wanted
 
 
 def _who(request: Request) -> Principal:

@@ -1,6 +1,7 @@
 """The one error body, and the HTTP status of everything that can go wrong with a job."""
 
 import secrets
+from http import HTTPStatus
 from typing import Final
 
 from fastapi import FastAPI, Request
@@ -41,6 +42,8 @@ STATUS_BY_FAMILY: Final[dict[type[TidegateError], int]] = {
     TidegateError: 500,
 }
 """For a code that has no row; the order is the order of asking."""
+_FAULT: Final = "This is a fault of the server; its log says more."
+_AWAY: Final = "A part of the service is away, such as its storage: ask again. Its log says more."
 
 
 class BodyTooLargeError(RequestRejectedError):
@@ -62,9 +65,13 @@ class HostNotAllowedError(RequestRejectedError):
 
 
 def problem_of(error: TidegateError) -> JSONResponse:
-    """Write a refusal; a fault of ours says nothing of what is inside."""
+    """Write a refusal; a fault of ours is logged, and says nothing of what is inside."""
     known = STATUS_BY_CODE.get(error.code)
     status = known or next(s for kind, s in STATUS_BY_FAMILY.items() if isinstance(error, kind))
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        _log.error("request_failed", code=error.code, reason=str(error))
+        is_away = status == HTTPStatus.SERVICE_UNAVAILABLE
+        return problem(status, error.code, _AWAY if is_away else _FAULT)
     return problem(status, error.code, str(error))
 
 
@@ -107,4 +114,4 @@ async def _invalid(_: Request, error: Exception) -> JSONResponse:
 
 async def _bug(request: Request, error: Exception) -> JSONResponse:
     _log.error("request_failed", path=request.url.path, exc_info=error)
-    return problem(500, "internal", "This is a fault of the server; its log says more.")
+    return problem(500, "internal", _FAULT)

@@ -7,10 +7,11 @@ from typing import Any, Final, cast
 import click
 import msgspec
 
-from tidegate.errors import RequestRejectedError, SettingError
+from tidegate.errors import ModelNotFoundError, RequestRejectedError, SettingError
 from tidegate.ids import InvalidIdError
 from tidegate.keys.access import Principal
 from tidegate.keys.errors import ForbiddenError
+from tidegate_batch.core.errors import JobNotFoundError
 from tidegate_batch.core.names import job_id_of_token, spec_key
 from tidegate_batch.core.wishes import Wishes
 from tidegate_batch.main.session import Session, queue_submitted
@@ -22,7 +23,7 @@ from tidegate_batch.pipeline.listing import list_jobs
 from tidegate_batch.pipeline.queueing import enqueue
 from tidegate_batch.pipeline.reading_dead_letters import committed_dead_letters, summarize
 from tidegate_batch.pipeline.record import JobRecord
-from tidegate_batch.pipeline.submission import absolute
+from tidegate_batch.pipeline.submission import absolute, place_of
 
 _OF_THE_SERVICE: Final = frozenset(
     {"spec", "json", "config", "store", "engine", "workers", "wait", "queue"}
@@ -57,12 +58,16 @@ class StoredJobs:
             wishes=_lowered(build_wishes(session, options), who),
         )
         _check_model(submission.model.name, who)
-        for url in (*submission.inputs, submission.output):
-            self._check_root(url)
+        for url in submission.inputs:
+            self._check_root(url, absolute(url))
+        self._check_root(submission.output, place_of(submission.output))
         token = submission.client_token
         store = session.parts.stores(session.store_url)
         is_new = token is None or store.head(spec_key(job_id_of_token(token))) is None
-        return queue_submitted(session, submission).as_json(), is_new
+        try:
+            return queue_submitted(session, submission).as_json(), is_new
+        except ModelNotFoundError as error:  # its message has the store's place
+            raise ModelNotFoundError(f"The store has no model {submission.model}.") from error
 
     def list(self, states: Collection[str], *, limit: int, who: Principal) -> dict[str, Any]:
         """List the newest jobs, of the models that the key is for."""
@@ -100,16 +105,22 @@ class StoredJobs:
 
     def _record(self, job: str, who: Principal) -> JobRecord:
         record = self._session.record(job)
-        _check_model(record.spec().model.name, who)
+        try:
+            spec = record.spec()
+        except JobNotFoundError as error:  # its message has the store's place
+            raise _not_found(job) from error
+        _check_model(spec.model.name, who)
         return record
 
-    def _check_root(self, url: str) -> None:
-        place = absolute(url)
+    def _check_root(self, url: str, place: str) -> None:
         if self._roots and not any(f"{place}/".startswith(root) for root in self._roots):
             raise RequestRejectedError(
-                f"{url!r} lies outside of what this service may read and write: "
-                f"{', '.join(self._roots)}."
+                f"{url!r} lies outside of what this service may read and write."
             )
+
+
+def _not_found(job: str) -> JobNotFoundError:
+    return JobNotFoundError(f"There is no job {job}.")
 
 
 def _check_model(name: str, who: Principal) -> None:

@@ -4,6 +4,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import msgspec
 from msgspec.structs import replace
 
 from tidegate.artifacts.store import ArtifactStore
@@ -85,6 +86,11 @@ def spec_of(submission: Submission, *, store: ObjectStore, parts: Parts) -> JobS
         SettingError: An option says nothing that can be done.
     """
     token = submission.client_token
+    if token == "":
+        raise SettingError(
+            "the client token is empty: every job with it would be the same one. Name it, such as "
+            "nightly-2026-12-01, or leave it out."
+        )
     artifacts = ArtifactStore(store)  # looked at first: the checks leave a folder where none was
     version = artifacts.resolve(submission.model)
     return JobSpec(
@@ -104,7 +110,7 @@ def at_its_output(spec: JobSpec, *, like: JobSpec) -> JobSpec:
         SettingError: The template has a name of which nothing is known.
     """
     values = {"date": like.created_at[:10], "job": like.job, "version": str(like.model.version)}
-    output = absolute(expand(spec.request.output, values)).rstrip("/")
+    output = place_of(expand(spec.request.output, values))
     return replace(spec, request=replace(spec.request, output=output))
 
 
@@ -130,16 +136,33 @@ def absolute(url: str) -> str:
     """Return a path, glob or URL so that it means the same from any folder.
 
     Raises:
-        SettingError: It is no path and no URL of a store.
+        SettingError: It is no path and no URL of a store, or nothing that a store can hold.
     """
+    if "\0" in url:
+        raise SettingError(f"{url!r} is no place for objects: no path holds a NUL.")
     is_folder = "://" not in url and os.path.isdir(os.path.expanduser(url))
     store, key = split_url(url.rstrip("/") + "/" if is_folder else url)
     return f"{store.rstrip('/')}/{key}"
+
+
+def place_of(url: str) -> str:
+    """Return a folder or prefix that is written to, links resolved: it has no wildcards.
+
+    Raises:
+        SettingError: As ``absolute`` does.
+    """
+    bare = url.rstrip("/")
+    return absolute(f"{bare}/" if bare else url).rstrip("/")
 
 
 def _difference(standing: JobSpec, again: JobSpec) -> str:
     for before, now in ((standing.request, again.request), (standing.wishes, again.wishes)):
         for name in before.__struct_fields__:
             if getattr(before, name) != getattr(now, name):
-                return f"{name} {getattr(before, name)!r}, not {getattr(now, name)!r}"
+                return f"{name} {_worded(getattr(before, name))}, not {_worded(getattr(now, name))}"
     return "the same, under another token"
+
+
+def _worded(value: object) -> str:
+    """Show a value as a job's description has it."""
+    return "unset" if value is None else msgspec.json.encode(value).decode()
