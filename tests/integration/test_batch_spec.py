@@ -8,7 +8,13 @@ from typing import Any
 
 import pytest
 
-from tests.fixtures.batch_jobs import Place, assert_each_row_once, new_place, parts_with
+from tests.fixtures.batch_jobs import (
+    Place,
+    assert_each_row_once,
+    new_place,
+    parts_with,
+    published_rows,
+)
 from tidegate.cli import run
 from tidegate_batch.core.errors import JobConflictError
 from tidegate_batch.core.wishes import Wishes
@@ -83,6 +89,28 @@ def test_what_click_checks_it_checks_in_a_file_too(
 
 
 @pytest.mark.parametrize(
+    ("typed", "kept"), [({"keep": "[]"}, []), ({}, ["note"]), ({"keep": '["note"]'}, ["note"])]
+)
+def test_an_empty_list_of_columns_to_keep_keeps_none(
+    place: Place, tmp_path: Path, typed: dict[str, str], kept: list[str]
+) -> None:
+    output = str(tmp_path / "scores")
+    assert (
+        run(["batch", "submit", "--spec", spec(place, tmp_path, output=f'"{output}"', **typed)])
+        == 0
+    )
+    names = published_rows(output).schema.names
+    assert [name for name in names if name in {"a", "b", "note"}] == kept
+
+
+def test_an_empty_client_token_is_refused(
+    place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["batch", "submit", "--spec", spec(place, tmp_path), "--client-token", ""]) == 2
+    assert "the client token is empty" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     ("content", "message"), [("model = ", "is no TOML"), (None, "cannot be read")]
 )
 def test_a_file_that_is_none_is_told(
@@ -120,6 +148,7 @@ def test_the_same_token_finds_the_same_job_whatever_day_it_is(place: Place) -> N
         ({"chunk_rows": 5}, "chunk_rows 20000, not 5"),
         ({"wishes": Wishes(priority=1)}, "priority 2, not 1"),
         ({"output": "elsewhere/{job}"}, "output "),
+        ({"keep": ["id"]}, r'keep unset, not \["id"\]'),
     ],
 )
 def test_the_same_token_with_another_spec_is_a_conflict(

@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 import click
+from click.core import ParameterSource
 
 from tidegate.cli.exits import ExitCode
 from tidegate.cli.output import examples
@@ -36,7 +37,8 @@ class Request(Common):
     output_format: OutputFormat
     key: tuple[str, ...]
     unique_key: bool
-    keep: tuple[str, ...]
+    keep: tuple[str, ...] | None
+    """``None`` where nobody named any; a file can ask for none of them."""
     column_types: tuple[str, ...]
     max_bad_rows: str
 
@@ -49,6 +51,14 @@ class Submit(Request):
     notify: str | None
     queue: bool
     priority: int | None
+
+
+def _none_unless_said(
+    context: click.Context, option: click.Parameter, value: tuple[str, ...]
+) -> tuple[str, ...] | None:
+    """Tell ``keep = []`` of a file from no word about it: click passes no names for both."""
+    is_said = context.get_parameter_source(option.name or "") is not ParameterSource.DEFAULT
+    return value if is_said else None
 
 
 _REQUEST = (
@@ -91,6 +101,7 @@ _REQUEST = (
     click.option(
         "--keep",
         multiple=True,
+        callback=_none_unless_said,
         metavar="COL",
         help="A column to copy.  [default: all that the model does not read]",
     ),
@@ -137,7 +148,7 @@ def build_submission(session: "Session", options: Request) -> "Submission":
         output_format=options["output_format"],
         key=options["key"],
         unique_key=options["unique_key"],
-        keep=options["keep"] or None,
+        keep=options["keep"],
         column_types=options["column_types"],
         max_bad_rows=options["max_bad_rows"],
         chunk_rows=session.batch.chunk_rows,
