@@ -111,10 +111,11 @@ def test_who_never_listens_fails_no_job_and_is_told_by_the_next_resume(
     assert len(listener.heard) == 1
 
 
-def test_without_a_secret_nobody_is_told(record: JobRecord) -> None:
+@pytest.mark.parametrize("secret", [None, b""])
+def test_without_a_secret_nobody_is_told(record: JobRecord, secret: bytes | None) -> None:
     listener, parts = Listener(), parts_with()
     cancel(record, parts, by="a test")
-    notify_of_end(record, parts, post=listener, secret=None)
+    notify_of_end(record, parts, post=listener, secret=secret)
     assert listener.heard == []
 
 
@@ -125,7 +126,20 @@ def test_the_signature_is_that_of_the_documented_example() -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["ftp://example.com", "example.com/hook", "https://", "https://me:secret@example.com"]
+    "url",
+    [
+        "ftp://example.com",
+        "example.com/hook",
+        "https://",
+        "https://me:secret@example.com",
+        "http://[",
+        "http://example.com/ü",
+        "http://example.com/a b",
+        "http://example.com:65536/",
+        "http://example.com:port/",
+        "http://example..com/",
+        f"http://{'a' * 64}.example.com/",
+    ],
 )
 def test_a_url_that_cannot_be_told_is_an_error(url: str) -> None:
     with pytest.raises(SettingError):
@@ -173,6 +187,25 @@ def test_a_message_goes_where_it_was_sent_and_nowhere_else(hook: str) -> None:
 def test_nobody_at_home_is_an_os_error(hook: str) -> None:
     with pytest.raises(OSError, match="refused"):
         post("http://127.0.0.1:9", b"{}", {})
+
+
+@pytest.mark.parametrize("url", ["http://h/ü", f"http://{'a' * 64}/", "http://[", "hook"])
+def test_where_nothing_can_be_sent_is_an_os_error_too(url: str) -> None:
+    with pytest.raises(OSError, match="Error"):
+        post(url, b"{}", {})
+
+
+def test_the_log_names_a_host_and_not_the_rest_which_may_be_secret(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = place.submission(wishes=Wishes(notify="https://chat.example.com:8443/T0/hush?k=hush"))
+    parts = parts_with()
+    record = submit(asked, store_url=place.store, parts=parts)
+    cancel(record, parts, by="a test")
+    notify_of_end(record, parts, post=Listener([500]), secret=SECRET)
+    told = capsys.readouterr().err
+    assert "https://chat.example.com" in told
+    assert "hush" not in told
 
 
 @pytest.mark.parametrize("is_cancelled", [True, False])

@@ -43,12 +43,12 @@ _OPENER: Final = urllib.request.build_opener(_StayThere)
 
 def post(url: str, body: bytes, headers: dict[str, str]) -> int:
     """Send a message; see ``notifying.Post``."""
-    request = urllib.request.Request(url, data=body, headers=headers, method="POST")
     try:
+        request = urllib.request.Request(url, data=body, headers=headers, method="POST")
         with _OPENER.open(request, timeout=_TIMEOUT_S) as reply:
             status: int = reply.status
             return status
     except HTTPError as error:
         return error.code
-    except HTTPException as error:
-        raise OSError(f"{type(error).__name__}: {error}") from error
+    except (HTTPException, ValueError) as error:  # no HTTP came back, or the URL is impossible
+        raise OSError(type(error).__name__) from error  # its text may hold the URL

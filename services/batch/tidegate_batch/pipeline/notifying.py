@@ -8,6 +8,7 @@ message again. The secret is of the environment or a file, and stands in no reco
 
 import hashlib
 import hmac
+import re
 from collections.abc import Callable
 from typing import Final, TypeAlias
 from urllib.parse import urlsplit
@@ -27,6 +28,9 @@ _log = get_logger(__name__)
 SIGNATURE_HEADER: Final = "Tidegate-Signature"
 _TRIES: Final = 5
 """With 1, 2, 4 and 8 s between them: long enough for a restart of what listens."""
+_SENDABLE: Final = re.compile(r"[!-~]+")
+_ORIGIN: Final = re.compile(r"https?://[^/?#]*")
+"""All that a log may name: the rest of a chat's hook is its secret."""
 
 Post: TypeAlias = Callable[[str, bytes, dict[str, str]], int]
 """Sends a body with headers to a URL and returns the status; raises ``OSError``."""
@@ -42,12 +46,18 @@ def check_notify_url(url: str) -> str:
     """Return the URL if a job may be asked to tell it of its end.
 
     Raises:
-        SettingError: It is no ``http`` or ``https`` URL, or holds credentials, which every reader
-            of the job's record would see.
+        SettingError: It is no ``http`` or ``https`` URL that can be sent as it is, or holds
+            credentials, which every reader of the job's record would see.
     """
-    parts = urlsplit(url)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
+    try:
+        parts = urlsplit(url)
+        host, _ = (parts.hostname or "").encode("idna"), parts.port  # as whoever sends will
+    except ValueError as error:  # an impossible port, bracket or name
+        raise SettingError(f"{url!r} cannot be told: {error}") from error
+    if parts.scheme not in {"http", "https"} or not host:
         raise SettingError(f"{url!r} cannot be told: write http://HOST/PATH or https://HOST/PATH")
+    if not _SENDABLE.fullmatch(url):
+        raise SettingError(f"{url!r} cannot be told: write %XX for what is not ASCII, and %20")
     if parts.username is not None or parts.password is not None:
         raise SettingError(
             "the URL to tell holds credentials, and the job's record would show them. Check the "
@@ -67,7 +77,7 @@ def notify_of_end(record: JobRecord, parts: Parts, *, post: Post, secret: bytes 
     told = f"{job_prefix(record.job)}told/{state.revision}"
     if record.store.head(told) is not None:
         return
-    if secret is None:
+    if not secret:  # an empty one would sign what anybody can
         _log.error("not_notified", job_id=record.job, reason="there is no secret to sign with")
     elif _tell(url, status_of(record), parts, post=post, secret=secret):
         record.store.put_if_absent(told, b"")
@@ -92,5 +102,6 @@ def _tell(url: str, status: JobStatus, parts: Parts, *, post: Post, secret: byte
         if 200 <= answered < 300:  # noqa: PLR2004 - HTTP's own: the message was taken
             return True
         reason = f"it answered {answered}"
-    _log.error("not_notified", job_id=status.job, url=url, tries=_TRIES, reason=reason)
+    where = origin[0] if (origin := _ORIGIN.match(url)) else ""
+    _log.error("not_notified", job_id=status.job, where=where, tries=_TRIES, reason=reason)
     return False
