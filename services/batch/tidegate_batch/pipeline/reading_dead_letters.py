@@ -32,7 +32,9 @@ def read_dead_letters(store: ObjectStore, file: DeadLetters) -> pa.Table:
     if stored is None or hashlib.sha256(stored.body).hexdigest() != file.sha256:
         what = "is not the file that was committed: its digest differs" if stored else "is missing"
         raise JobRecordError(f"{file.key} in {store.url} {what}. Restore it from a backup.")
-    table = pq.read_table(pa.BufferReader(stored.body))
+    # Without threads: one that still holds the bytes when Python ends aborts the whole process.
+    with pq.ParquetFile(pa.BufferReader(stored.body)) as parquet:
+        table = parquet.read(use_threads=False)
     if table.num_rows != file.rows:
         raise JobRecordError(f"{file.key}: {table.num_rows} dead letters, {file.rows} committed")
     return table
