@@ -76,6 +76,22 @@ def test_what_is_no_gateway_is_said_to_be_none(answer: bytes, said: str) -> None
         ask_gateway(url, "/x", timeout_s=5)
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("http://[::1", "http://[x]/", "http://\u2100.example"),
+        *("http://127.0.0.1:a", "http://127.0.0.1:80020", "127.0.0.1:8002", "http://", ""),
+    ],
+)
+def test_what_is_no_address_is_a_mistake_of_who_typed_it(
+    capsys: pytest.CaptureFixture[str], url: str
+) -> None:
+    assert run(["explain", url, "risk"]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith(f"error: {url!r} is no address of a gateway; write it as http://")
+    assert told.endswith("(code: setting_invalid)\n")
+
+
 @pytest.mark.parametrize("text", [SECRET, f"{KEY}\n", f" {KEY}", f'"{KEY}"', "tg_abc_é", KEY[:-1]])
 def test_what_is_no_key_is_said_by_the_name_of_its_variable_and_not_sent(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], text: str

@@ -95,8 +95,12 @@ def _no_gateway(address: str, why: str) -> PartUnavailableError:
 
 
 def _checked(url: str) -> str:
-    parts = urlsplit(url)
-    if parts.scheme not in {"http", "https"} or not parts.netloc:
+    try:
+        parts = urlsplit(url)
+        is_one = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+    except ValueError:  # a port that is none, or half an IPv6 address
+        is_one = False
+    if not is_one:
         raise SettingError(
             f"{url!r} is no address of a gateway; write it as {DEFAULT_URL}, the listener for "
             "operators"
