@@ -37,6 +37,17 @@ class Guarded:
         ours = [self.headers[name] for name in sorted(self.headers)]
         return [status(port, method, path, shown) for shown in ({}, wrong, *ours)]
 
+    def wait_for(self, status: int, headers: dict[str, str], *, logged: str = "") -> None:
+        """Predict until this is the status and the log has this event.
+
+        The file is looked at once a second, and an answer takes milliseconds.
+        """
+        for _ in range(2_000):
+            reply = httpx.post(self.gateway.url + PREDICT, json=BODY, headers=headers)
+            if reply.status_code == status and logged in self.gateway.log.read_text():
+                return
+        raise AssertionError(f"never {status} {logged}")
+
 
 def status(port: int, method: str, path: str, headers: dict[str, str]) -> int:
     connection = HTTPConnection("127.0.0.1", port, timeout=30)
@@ -181,24 +192,13 @@ def test_a_key_works_from_its_creation_to_its_end_without_a_restart(guarded: Gua
     create = ("create", "--file", str(guarded.file), "--tenant", "t", "--scope", "predict")
     made = keys(*create)
     header = {"authorization": f"Bearer {made['token']}"}
-
-    def wait_for(status: int) -> None:
-        for _ in range(2_000):
-            if (
-                httpx.post(guarded.gateway.url + PREDICT, json=BODY, headers=header).status_code
-                == status
-            ):
-                return
-        raise AssertionError(f"never {status}")
-
-    wait_for(200)
+    guarded.wait_for(200, header)
     sound = guarded.file.read_bytes()
     guarded.file.write_text("{broken")
-    while "keys_unreadable" not in guarded.gateway.log.read_text():
-        wait_for(200)
+    guarded.wait_for(200, header, logged="keys_unreadable")
     guarded.file.write_bytes(sound)
     keys("revoke", made["id"], "--file", str(guarded.file))
-    wait_for(401)
+    guarded.wait_for(401, header)
     assert guarded.statuses("POST", PREDICT)[-1] == 400
 
 
@@ -209,9 +209,7 @@ def test_a_tenant_beyond_its_rate_is_told_when_to_come_back_and_no_other_is(
     made = keys(*create, "--rate", "0.01")
     header = {"authorization": f"Bearer {made['token']}"}
     url = guarded.gateway.url + PREDICT
-    while (first := httpx.post(url, json=BODY, headers=header)).status_code == 401:
-        pass  # until the file has been read again
-    assert first.status_code == 200
+    guarded.wait_for(200, header)
     refused = httpx.post(url, json=BODY, headers=header)
     assert (refused.status_code, refused.json()["code"]) == (429, "quota_exceeded")
     assert 90 < int(refused.headers["retry-after"]) <= 100
