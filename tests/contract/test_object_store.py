@@ -244,6 +244,18 @@ def test_a_prefix_is_a_string_and_not_a_folder(store: ObjectStore) -> None:
     assert list(store.keys("jobs/3")) == list(store.keys("jobs/2/plan/")) == []
 
 
+def test_what_is_not_wanted_is_not_listed_nor_anything_below_it(store: ObjectStore) -> None:
+    for key in ("jobs/1/commits/a", "jobs/1/spec", "jobs/2/commits/b/c", "jobs/2/spec", "other"):
+        store.put_if_absent(key, b"x")
+
+    def wanted(key: str) -> bool:
+        return "commits/" not in key
+
+    assert list(store.keys("", wanted)) == ["jobs/1/spec", "jobs/2/spec", "other"]
+    assert list(store.keys("jobs/1", wanted)) == ["jobs/1/spec"]
+    assert list(store.keys("jobs/2/c", wanted)) == list(store.keys("jobs", lambda _: False)) == []
+
+
 def test_a_store_without_objects_lists_none(store: ObjectStore) -> None:
     assert list(store.keys("")) == list(store.keys("models/")) == []
 

@@ -12,9 +12,11 @@ from tidegate.objects.port import (
     ObjectHead,
     Refused,
     StoredObject,
+    Wanted,
     Written,
     check_key,
     check_prefix,
+    everything,
     usable_keys,
 )
 
@@ -82,12 +84,12 @@ class MemoryObjectStore:
     def delete(self, key: str) -> None:
         self._objects.pop(self._full(key), None)
 
-    def keys(self, prefix: str) -> Iterator[str]:
+    def keys(self, prefix: str, wanted: Wanted = everything) -> Iterator[str]:
         start = f"{self._url}/"
-        wanted = start + check_prefix(prefix)
-        names = [full for full in self._objects if full.startswith(wanted)]
+        begin = start + check_prefix(prefix)
+        names = [full for full in self._objects if full.startswith(begin)]
         keys = (name.removeprefix(start) for name in sorted(names, key=str.encode))
-        return usable_keys(keys, url=self._url)
+        return filter(wanted, usable_keys(keys, url=self._url))
 
     def local_path(self, key: str) -> None:
         check_key(key)

@@ -22,7 +22,9 @@ from tidegate.objects.port import (
     Refused,
     StoredObject,
     StoreUnavailableError,
+    Wanted,
     Written,
+    everything,
 )
 
 _Answer = TypeVar("_Answer")
@@ -104,8 +106,8 @@ class FaultyObjectStore:
     def delete(self, key: str) -> None:
         return self._serve(f"delete {key}", lambda: self._inner.delete(key))
 
-    def keys(self, prefix: str) -> Iterator[str]:
-        return iter(self._serve(f"keys {prefix}", lambda: list(self._inner.keys(prefix))))
+    def keys(self, prefix: str, wanted: Wanted = everything) -> Iterator[str]:
+        return iter(self._serve(f"keys {prefix}", lambda: list(self._inner.keys(prefix, wanted))))
 
     def local_path(self, key: str) -> Path | None:
         return self._inner.local_path(key)

@@ -9,10 +9,16 @@ import pytest
 
 from tests.fixtures.batch_jobs import table
 from tidegate.errors import JobError
-from tidegate.objects.local import LocalObjectStore, Wanted
+from tidegate.objects.local import LocalObjectStore
 from tidegate.objects.opening import open_store
-from tidegate.objects.port import ObjectChangedError, StoreUnavailableError
+from tidegate.objects.port import (
+    ObjectChangedError,
+    StoreUnavailableError,
+    Wanted,
+    everything,
+)
 from tidegate_batch.core.records import PlannedInput
+from tidegate_batch.main.wiring import build_parts
 from tidegate_batch.ports import FoundInput
 from tidegate_batch.sources.finding import find_files
 from tidegate_batch.sources.parquet import ParquetSource
@@ -77,7 +83,8 @@ def test_a_link_out_of_the_folder_is_nothing_to_a_glob_that_it_cannot_match(
     outside = tmp_path / "elsewhere"
     for link in ("in/notes.txt", "in/_archive", "in/2024-01/notes", "in/2024-01/.old"):
         (tmp_path / link).symlink_to(outside / "b.parquet" if "notes" in link else outside)
-    found = find_files(f"{tmp_path}/{pattern}", suffix=".parquet", stores=open_store)
+    stores = build_parts().stores
+    found = find_files(f"{tmp_path}/{pattern}", suffix=".parquet", stores=stores)
     assert [file.source.removeprefix(f"{tmp_path}/in/") for file in found] == {
         "in/*.parquet": ["a.parquet"],
         "in/2024-*/*.parquet": ["2024-01/a.parquet"],
@@ -90,7 +97,7 @@ class AskedStore(LocalObjectStore):
 
     wanted: Wanted
 
-    def keys(self, prefix: str, wanted: Wanted = bool) -> Iterator[str]:
+    def keys(self, prefix: str, wanted: Wanted = everything) -> Iterator[str]:
         self.wanted = wanted
         return iter(())
 
@@ -122,7 +129,9 @@ def test_a_link_that_a_glob_means_is_never_left_out_in_silence(tmp_path: Path, l
     target = tmp_path / "elsewhere" / ("b.parquet" if link.endswith(".parquet") else "")
     (tmp_path / link).symlink_to(target)
     with pytest.raises(StoreUnavailableError, match=f"{link} leads out of {tmp_path}/in through"):
-        find_files(f"{tmp_path}/in/2024-*/*.parquet", suffix=".parquet", stores=open_store)
+        find_files(
+            f"{tmp_path}/in/2024-*/*.parquet", suffix=".parquet", stores=build_parts().stores
+        )
 
 
 def test_a_folder_means_the_same_with_and_without_a_slash(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """A busy store is waited for; with pauses that grow, and not for ever."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,9 @@ from tidegate.objects.port import (
     Refused,
     StoreBusyError,
     StoreUnavailableError,
+    Wanted,
     Written,
+    everything,
 )
 from tidegate.objects.rehearsing import FaultShares, RehearsingStore
 
@@ -97,14 +100,16 @@ def test_a_listing_that_is_cut_short_goes_on_where_it_was() -> None:
     class Cut(MemoryObjectStore):
         lists = 0
 
-        def keys(self, prefix: str):  # type: ignore[no-untyped-def] # noqa: ANN202 - as the port's
+        def keys(self, prefix: str, wanted: Wanted = everything) -> Iterator[str]:
             self.lists += 1
-            for place, key in enumerate(super().keys(prefix)):
+            for place, key in enumerate(super().keys(prefix, wanted)):
                 if place == 17 and self.lists == 1:
                     raise StoreBusyError("cut")
                 yield key
 
     assert list(patient(Cut("memory://bucket", objects)).keys("k/")) == keys
+    even = patient(Cut("memory://bucket", objects)).keys("k/", lambda key: int(key[2:]) % 2 == 0)
+    assert list(even) == keys[::2]
 
 
 def rehearsed(shares: FaultShares, *, seed: int = 1) -> tuple[RehearsingStore, list[str]]:

@@ -14,10 +14,10 @@ import hashlib
 import io
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import BinaryIO, Final, TypeAlias
+from typing import BinaryIO, Final
 
 from tidegate.objects.durable import (
     link_or_copy,
@@ -34,9 +34,11 @@ from tidegate.objects.port import (
     Refused,
     StoredObject,
     StoreUnavailableError,
+    Wanted,
     Written,
     check_key,
     check_prefix,
+    everything,
     usable_keys,
 )
 from tidegate.units import NS_PER_SECOND, ns_to_seconds
@@ -45,13 +47,6 @@ _SAMPLE_BYTES: Final = 64 << 10
 """Of each end of a file; what is under compare-and-swap is smaller than both together."""
 _LOCK_WAIT_NS: Final = 10 * NS_PER_SECOND
 """A swap takes milliseconds: whoever waits this long waits for a process that is stopped."""
-
-Wanted: TypeAlias = Callable[[str], bool]
-"""Of a key, or of a folder with its slash: whether a listing needs it."""
-
-
-def _everything(_: str) -> bool:
-    return True
 
 
 class LocalObjectStore:
@@ -160,7 +155,7 @@ class LocalObjectStore:
             if path.is_file():
                 path.unlink(missing_ok=True)
 
-    def keys(self, prefix: str, wanted: Wanted = _everything) -> Iterator[str]:
+    def keys(self, prefix: str, wanted: Wanted = everything) -> Iterator[str]:
         """Walk the folders in order, one at a time.
 
         Args:

@@ -17,7 +17,9 @@ from tidegate.objects.port import (
     Refused,
     StoreBusyError,
     StoredObject,
+    Wanted,
     Written,
+    everything,
 )
 from tidegate.units import NS_PER_MS, NS_PER_SECOND
 
@@ -102,15 +104,15 @@ class PatientObjectStore:
         """As the port says."""
         self._ask(lambda: self._inner.delete(key))
 
-    def keys(self, prefix: str) -> Iterator[str]:
+    def keys(self, prefix: str, wanted: Wanted = everything) -> Iterator[str]:
         """As the port says; a listing that is cut short goes on behind the last key it told."""
-        return self._listed(prefix, self._ask(lambda: self._inner.keys(prefix)))
+        return self._listed(prefix, wanted, self._ask(lambda: self._inner.keys(prefix, wanted)))
 
     def local_path(self, key: str) -> Path | None:
         """As the port says."""
         return self._inner.local_path(key)
 
-    def _listed(self, prefix: str, listing: Iterator[str]) -> Iterator[str]:
+    def _listed(self, prefix: str, wanted: Wanted, listing: Iterator[str]) -> Iterator[str]:
         last: str | None = None
         while True:
             try:
@@ -119,7 +121,7 @@ class PatientObjectStore:
                         last = key
                         yield key
             except StoreBusyError:
-                listing = iter(self._ask(lambda: list(self._inner.keys(prefix))))
+                listing = iter(self._ask(lambda: list(self._inner.keys(prefix, wanted))))
             else:
                 return
 

@@ -8,10 +8,10 @@ Calls are synchronous and may be made from any thread. An expected outcome (miss
 a value; an exception means that the store could not be asked.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Final, Protocol, Self
+from typing import BinaryIO, Final, Protocol, Self, TypeAlias
 
 from tidegate.errors import JobError, PartUnavailableError
 
@@ -77,6 +77,16 @@ class StoreBusyError(StoreUnavailableError):
     """The store throttled, was overloaded, or did not answer: a later try may well succeed."""
 
 
+Wanted: TypeAlias = Callable[[str], bool]
+"""Says of a key, or of a folder with its slash, whether a listing needs it. Of what is below a
+folder that it says no to, it says no to all."""
+
+
+def everything(_: str) -> bool:
+    """Want every key."""
+    return True
+
+
 class ObjectStore(Protocol):
     """A flat space of keys under one URL.
 
@@ -129,11 +139,16 @@ class ObjectStore(Protocol):
         """
         ...
 
-    def keys(self, prefix: str) -> Iterator[str]:
+    def keys(self, prefix: str, wanted: Wanted = everything) -> Iterator[str]:
         """Yield the keys that begin with ``prefix``, in the order of their bytes; ``""`` for all.
 
         A prefix is a string, not a folder: ``"a/b"`` also finds ``"a/bc"``. What is created or
         deleted during the listing may or may not be in it; everything else is, once.
+
+        Args:
+            prefix: What the keys begin with.
+            wanted: What it says no to is left out. A store that has folders does not look into
+                those, so that nothing is wrong with a listing because of what nobody wants.
         """
         ...
 

@@ -18,7 +18,9 @@ from tidegate.objects.port import (
     Refused,
     StoreBusyError,
     StoredObject,
+    Wanted,
     Written,
+    everything,
 )
 
 _Answer = TypeVar("_Answer")
@@ -114,10 +116,10 @@ class RehearsingStore:
         """Delete, and perhaps lose the reply."""
         self._write(f"delete {key}", lambda: self._inner.delete(key))
 
-    def keys(self, prefix: str) -> Iterator[str]:
+    def keys(self, prefix: str, wanted: Wanted = everything) -> Iterator[str]:
         """List, and perhaps miss one of the newest objects."""
         missed = self._newest_of(prefix) if self._falls(self._shares.stale_list) else None
-        keys = self._read(f"list {prefix}", lambda: self._inner.keys(prefix))
+        keys = self._read(f"list {prefix}", lambda: self._inner.keys(prefix, wanted))
         return (key for key in keys if key != missed)
 
     def local_path(self, key: str) -> Path | None:

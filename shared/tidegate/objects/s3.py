@@ -18,9 +18,11 @@ from tidegate.objects.port import (
     Refused,
     StoredObject,
     StoreUnavailableError,
+    Wanted,
     Written,
     check_key,
     check_prefix,
+    everything,
     usable_keys,
 )
 from tidegate.objects.s3_calls import Asking, connect
@@ -164,9 +166,9 @@ class S3ObjectStore:
             lambda: self._client.delete_object(Bucket=self._bucket, Key=full), key=full
         )
 
-    def keys(self, prefix: str) -> Iterator[str]:
+    def keys(self, prefix: str, wanted: Wanted = everything) -> Iterator[str]:
         """List page by page, a thousand keys each, while the caller iterates."""
-        return usable_keys(self._listed(check_prefix(prefix)), url=self.url)
+        return filter(wanted, usable_keys(self._listed(check_prefix(prefix)), url=self.url))
 
     def local_path(self, key: str) -> None:
         """Return ``None``: every object must be fetched."""

@@ -1,7 +1,6 @@
 """Whether the stores that inputs lie in answer at all, told within seconds."""
 
 import queue
-import re
 import threading
 from collections.abc import Iterable
 from typing import Final, TypeAlias
@@ -9,12 +8,12 @@ from typing import Final, TypeAlias
 from tidegate.objects.opening import split_url
 from tidegate.objects.port import StoreUnavailableError
 from tidegate.units import NS_PER_SECOND, Nanoseconds, ns_to_seconds
+from tidegate_batch.core.patterns import plain_start
 from tidegate_batch.ports import Stores
 
 REACH_LIMIT_NS: Final = Nanoseconds(10 * NS_PER_SECOND)
 """A client's own retries take half a minute where a server accepts calls and never answers."""
 _Answers: TypeAlias = "queue.SimpleQueue[tuple[str, Exception | None]]"
-_PLAIN: Final = re.compile(r"[^*?\[]*")
 
 
 def reach_inputs(
@@ -53,10 +52,10 @@ def _ask(pattern: str, stores: Stores, answers: _Answers) -> None:
     try:
         url, key = split_url(pattern)
         store = stores(url)
-        prefix = _PLAIN.match(key)
-        if key == "" or key.endswith("/") or (prefix and prefix[0] != key):
+        prefix = plain_start(key)
+        if key == "" or key.endswith("/") or prefix != key:
             is_local = store.local_path("_") is not None
-            next(iter(() if is_local else store.keys(prefix[0] if prefix else "")), None)
+            next(iter(() if is_local else store.keys(prefix)), None)
         else:
             store.head(key)
     except Exception as error:  # it did answer: what is wrong besides, finding the files will tell

@@ -9,21 +9,17 @@ match are looked into, and only links that match are followed.
 """
 
 import os
-import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from fnmatch import fnmatchcase
 from typing import Final
 
-from tidegate.objects.local import LocalObjectStore
 from tidegate.objects.opening import split_url
 from tidegate.objects.port import ObjectHead, ObjectStore
 from tidegate.observability import get_logger
+from tidegate_batch.core.patterns import leads_on, matches, plain_start
 from tidegate_batch.ports import FoundInput, Stores
 
 _log = get_logger(__name__)
-_WILD: Final = frozenset("*?[")
-_PLAIN: Final = re.compile(r"[^*?\[]*")
 _CONCURRENT_HEADS: Final = 16
 """Asking for 10,000 objects one by one would take minutes where a reply takes 20 ms."""
 
@@ -45,8 +41,8 @@ def find_files(pattern: str, *, suffix: str | tuple[str, ...], stores: Stores) -
     store = stores(url)
     if key == "" or key.endswith("/"):
         keys = _of_kind(suffix, _below(store, key, ["**", "*"]), pattern=pattern)
-    elif _is_wild(key) and not store.head(key):
-        folder = _plain_folder(key)
+    elif (start := plain_start(key)) != key and not store.head(key):
+        folder = start[: start.rfind("/") + 1]
         keys = _below(store, folder, key.removeprefix(folder).split("/"))
     else:
         keys = [key]
@@ -56,12 +52,9 @@ def find_files(pattern: str, *, suffix: str | tuple[str, ...], stores: Stores) -
 def _below(store: ObjectStore, folder: str, pattern: Sequence[str]) -> list[str]:
     def is_wanted(key: str) -> bool:
         *folders, name = key.removeprefix(folder).split("/")
-        return _matches([*folders, name], pattern) if name else _leads_on(folders, pattern)
+        return matches([*folders, name], pattern) if name else leads_on(folders, pattern)
 
-    if isinstance(store, LocalObjectStore):
-        return list(store.keys(folder, is_wanted))
-    plain = _PLAIN.match(pattern[0])  # a flat space of keys has no folders to pass by
-    return list(filter(is_wanted, store.keys(folder + (plain[0] if plain else ""))))
+    return list(store.keys(folder + plain_start(pattern[0]), is_wanted))
 
 
 def _of_kind(suffix: str | tuple[str, ...], keys: Sequence[str], *, pattern: str) -> list[str]:
@@ -70,43 +63,6 @@ def _of_kind(suffix: str | tuple[str, ...], keys: Sequence[str], *, pattern: str
     if others:
         _log.warning("files_not_read", input=pattern, files=len(others), first=others[0])
     return [key for key in keys if key.endswith(suffix)]
-
-
-def _plain_folder(key: str) -> str:
-    """Return what stands before the first segment with a wildcard, with its slash."""
-    segments = key.split("/")
-    wild_at = next(place for place, segment in enumerate(segments) if _is_wild(segment))
-    return "".join(f"{segment}/" for segment in segments[:wild_at])
-
-
-def _is_wild(text: str) -> bool:
-    return bool(_WILD & set(text))
-
-
-def _matches(segments: Sequence[str], pattern: Sequence[str]) -> bool:
-    if not pattern:
-        return not segments
-    if pattern[0] == "**":
-        return _matches(segments, pattern[1:]) or (
-            bool(segments) and _fits(segments[0], "*") and _matches(segments[1:], pattern)
-        )
-    return bool(segments) and _fits(segments[0], pattern[0]) and _matches(segments[1:], pattern[1:])
-
-
-def _leads_on(folders: Sequence[str], pattern: Sequence[str]) -> bool:
-    """Tell whether something below these folders could match."""
-    if not folders or not pattern:
-        return bool(pattern)
-    if pattern[0] == "**":
-        return _leads_on(folders, pattern[1:]) or (
-            _fits(folders[0], "*") and _leads_on(folders[1:], pattern)
-        )
-    return _fits(folders[0], pattern[0]) and _leads_on(folders[1:], pattern[1:])
-
-
-def _fits(segment: str, pattern: str) -> bool:
-    is_side_file = segment[0] in "._" and segment[0] != pattern[0]
-    return not is_side_file and fnmatchcase(segment, pattern)
 
 
 def _heads(store: ObjectStore, keys: Sequence[str]) -> list[ObjectHead | None]:
