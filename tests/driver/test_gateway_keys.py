@@ -21,6 +21,7 @@ from tidegate_realtime.api.policy import Policy
 from tidegate_realtime.api.predicting import Predictor
 from tidegate_realtime.api.replies import Reply
 from tidegate_realtime.api.routing import match_route
+from tidegate_realtime.api.served import State
 
 pytestmark = pytest.mark.looptime
 
@@ -146,3 +147,52 @@ async def test_a_tenant_beyond_its_rate_is_told_the_exact_time_and_costs_nobody_
     endings = {(str(key.outcome), key.reason): n for key, n in edge.metrics.ended.items()}
     assert endings["rejected", "quota_exceeded"] == 2
     assert edge.catalogue.versions[0].driver.statistics().arrived == 3
+
+
+async def test_of_requests_that_are_read_together_those_are_refused_for_which_no_row_is_left(
+    echo: Model, tenants: tuple[Access, list[str]]
+) -> None:
+    access, (lab, *_) = tenants
+    route = match_route(PATH)
+    assert route is not None
+    edge = edges.serve([echo], clock=LoopClock(), backend=lambda _: FakeBackend(model=echo.run))
+    predictor = Predictor(edge.scorer, Policy(access=access))
+    uploads = [FakeExchange.uploading(PATH, began_at_ns=LoopClock().now_ns()) for _ in range(5)]
+    async with asyncio.TaskGroup() as tasks:
+        for upload in uploads:
+            upload.headers["authorization"] = lab
+        asked = [tasks.create_task(predictor.answer(each, route)) for each in uploads]
+        await asyncio.sleep(0)
+        assert all(each.is_uploading for each in uploads)  # a row is left for each of them
+        for upload in uploads:
+            upload.body.set_result(orjson.dumps({"instances": [[1, 2]] * 6}))
+    replies = [task.result() for task in asked]
+    assert [reply.status for reply in replies] == [200, 429, 429, 429, 429]
+    details = {"rows_per_second": 10, "burst_rows": 4, "retry_after_ms": 300}
+    assert orjson.loads(replies[-1].body)["details"] == details
+    assert edge.catalogue.versions[0].driver.statistics().arrived == 1
+
+
+async def test_what_is_refused_for_another_reason_costs_no_row(
+    echo: Model, tenants: tuple[Access, list[str]]
+) -> None:
+    access, (lab, *_) = tenants
+    edge = edges.serve([echo], clock=LoopClock(), backend=lambda _: FakeBackend(model=echo.run))
+    predictor = Predictor(edge.scorer, Policy(access=access))
+
+    async def ask(path: str = PATH, body: bytes = b'{"instances": [[1, 2]]}') -> int:
+        route = match_route(path)
+        assert route is not None
+        headers, now_ns = {"authorization": lab}, LoopClock().now_ns()
+        exchange = FakeExchange("POST", path, body, headers=headers, began_at_ns=now_ns)
+        return (await predictor.answer(exchange, route)).status
+
+    late = b'{"instances": [[1, 2]], "parameters": {"timeout": "soon"}}'
+    for _ in range(9):
+        assert await ask("/v1/models/nothing:predict") == 404
+        assert await ask(body=b"{broken") == 400
+        assert await ask(body=late) == 400
+        edge.catalogue.readiness.state = State.STARTING
+        assert await ask() == 503
+        edge.catalogue.readiness.state = State.READY
+    assert [await ask() for _ in range(5)] == [200] * 4 + [429]

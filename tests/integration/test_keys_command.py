@@ -71,7 +71,14 @@ def test_a_rate_is_stored_and_listed_and_its_burst_is_a_second_of_it(
 
 @pytest.mark.parametrize(
     "options",
-    [["--burst", "9"], ["--rate", "0"], ["--rate", "-1"], ["--rate", "nan"], ["--rate", "1e10"]],
+    [
+        ["--burst", "9"],
+        ["--rate", "0"],
+        ["--rate", "-1"],
+        ["--rate", "nan"],
+        ["--rate", "2e6"],
+        ["--rate", "1e-4"],
+    ],
 )
 def test_a_rate_that_cannot_be_meant_is_refused(file: Path, options: list[str]) -> None:
     create = ["keys", "create", "--file", str(file), "--scope", "predict", "--tenant", "lab"]

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.project import product_files
 from tidegate.keys.access import ANYBODY, Access, Principal
@@ -15,7 +16,7 @@ from tidegate.keys.errors import (
     UnauthenticatedError,
 )
 from tidegate.keys.file import KeyFile, add_key, dump_keys, load_keys, parse_keys, remove_key
-from tidegate.keys.key import Key, Scope, Token
+from tidegate.keys.key import Key, Quota, Scope, Token
 from tidegate.keys.ring import Keyring
 
 NOW = datetime(2026, 12, 1, tzinfo=UTC)
@@ -190,6 +191,19 @@ def test_the_file_of_keys_reads_back_and_the_released_schema_loads(tmp_path: Pat
 def test_another_file_is_refused_by_its_name(content: bytes) -> None:
     with pytest.raises(KeyFileError, match="here is no file of keys"):
         parse_keys(content, where="here")
+
+
+@pytest.mark.parametrize(
+    ("rate", "is_sound"), [(1e-300, False), (0.001, True), (1e6, True), (2e6, False)]
+)
+def test_a_rate_is_one_that_can_be_reckoned_with(rate: float, is_sound: bool) -> None:
+    key = replace(made()[0], quota=Quota(rows_per_second=rate, burst_rows=1))
+    keys = KeyFile(keys=(key,))
+    if is_sound:
+        assert parse_keys(dump_keys(keys), where="here") == keys
+    else:
+        with pytest.raises(KeyFileError, match=r"rows_per_second|0\.001|1000000"):
+            parse_keys(dump_keys(keys), where="here")
 
 
 def test_one_id_cannot_stand_there_twice() -> None:

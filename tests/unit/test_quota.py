@@ -55,6 +55,25 @@ def test_any_rate_is_kept(rate: float) -> None:
     assert allowance.wait_ns(quota, 0) == pytest.approx(NS_PER_SECOND / rate, abs=1)
 
 
+def test_rows_one_by_one_cost_as_much_as_together() -> None:
+    allowance, quota = Allowance(), Rate(6e8, 1)
+    for _ in range(600):
+        allowance.take(quota, 1, 0)
+    assert allowance.wait_ns(quota, 0) >= 1_000
+
+
+def test_what_is_owed_is_paid_for_at_a_new_rate_and_not_forgotten() -> None:
+    allowance, quicker = Allowance(), Rate(1_000_000, 4)
+    allowance.take(TEN, 50, at(100))
+    assert allowance.wait_ns(quicker, at(100)) == 47_000
+    assert allowance.wait_ns(TEN, at(100)) == at(4.7)  # looking changes nothing
+    for now_ns in range(at(100), at(100) + 10_000, 1_000):  # two keys of one tenant, by turns
+        for quota in (TEN, quicker):
+            assert allowance.wait_ns(quota, now_ns) > 0
+            allowance.take(quota, 1, now_ns)
+    assert allowance.wait_ns(TEN, at(100)) == pytest.approx(at(6.7), rel=0.01)
+
+
 @given(
     rate=st.floats(0.5, 1_000),
     burst=st.integers(1, 50),

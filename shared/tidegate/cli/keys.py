@@ -69,7 +69,7 @@ def keys() -> None:
 )
 @click.option(
     "--rate",
-    type=click.FloatRange(0, 1e9, min_open=True),
+    type=click.FloatRange(1e-3, 1e6),
     metavar="ROWS",
     help="Rows a second that its tenant may ask one gateway for; more is 429.  [default: any]",
 )
@@ -159,7 +159,7 @@ def _quota(rate: object, burst: object) -> dict[str, float | int] | None:
             raise click.UsageError("--burst goes with --rate: how many rows a second?")
         return None
     if isnan(rate):  # the only number that is in no range
-        raise click.UsageError("--rate is how many rows a second, above 0.")
+        raise click.UsageError("--rate is how many rows a second, 0.001 to 1000000.")
     of_a_second = ceil(rate)
     return {"rows_per_second": rate, "burst_rows": burst if isinstance(burst, int) else of_a_second}
 

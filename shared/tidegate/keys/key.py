@@ -37,8 +37,8 @@ class Scope(StrEnum):
 class Quota(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How much a tenant may ask for with a key."""
 
-    rows_per_second: Annotated[float, msgspec.Meta(gt=0, le=1e9)]
-    """On average."""
+    rows_per_second: Annotated[float, msgspec.Meta(ge=1e-3, le=1e6)]
+    """On average. More than a gateway answers, and no less than a row in a quarter of an hour."""
     burst_rows: Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000)]
     """At once, after a while without any."""
 

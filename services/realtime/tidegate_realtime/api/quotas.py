@@ -1,4 +1,8 @@
-"""What tenants may ask of this process: looked at once a key is known, before a body is read."""
+"""What tenants may ask of this process.
+
+It is looked at before a body is read, and again once its rows are known: others of the tenant may
+have used them up meanwhile. So what is refused before that costs no rows.
+"""
 
 import math
 from collections import defaultdict
@@ -11,7 +15,7 @@ from tidegate_realtime.core.quota import Allowance, Quota
 
 
 class QuotaExceededError(RequestRejectedError):
-    """The tenant has asked for more than its keys allow; never because of load."""
+    """The tenant has asked for more than its keys allow, whatever the load is."""
 
     code = "quota_exceeded"
     rows_per_second: float
@@ -37,22 +41,25 @@ class Quotas:
     def __init__(self) -> None:
         self._left: defaultdict[str, Allowance] = defaultdict(Allowance)
 
-    def begin(self, principal: Principal, now_ns: int) -> None:
-        """Let a request through, and take the one row that it has for sure.
+    def check(self, principal: Principal, now_ns: int) -> None:
+        """Let a request through to its body.
 
         Raises:
-            QuotaExceededError: Not even that is left.
+            QuotaExceededError: Not even one row is left.
         """
         quota = principal.quota
-        if quota is None:
-            return
-        left = self._left[principal.tenant]
-        wait_ns = left.wait_ns(quota, now_ns)
-        if wait_ns:
-            raise QuotaExceededError.of(quota, wait_ns=wait_ns)
-        left.take(quota, 1, now_ns)
+        if quota is not None:
+            wait_ns = self._left[principal.tenant].wait_ns(quota, now_ns)
+            if wait_ns:
+                raise QuotaExceededError.of(quota, wait_ns=wait_ns)
 
-    def take_rest(self, principal: Principal, rows: int, now_ns: int) -> None:
-        """Take the other rows of a request that was let through."""
-        if principal.quota is not None:
-            self._left[principal.tenant].take(principal.quota, rows - 1, now_ns)
+    def take(self, principal: Principal, rows: int, now_ns: int) -> None:
+        """Take all rows of a request, in advance where one is left and no more.
+
+        Raises:
+            QuotaExceededError: Others have used them up meanwhile.
+        """
+        quota = principal.quota
+        if quota is not None:
+            self.check(principal, now_ns)
+            self._left[principal.tenant].take(quota, rows, now_ns)

@@ -221,10 +221,10 @@ class Scorer:
 
     async def _score(self, question: Question, scored: Scored) -> Ending:
         principal = question.principal()
-        self._quotas.begin(principal, question.began_at_ns)
         scored.served = served = self._catalogue.find(question.model, question.version)
         served.use.begin(question.began_at_ns)  # it is bound: whatever moves, this one answers
         self._catalogue.readiness.check()
+        self._quotas.check(principal, question.began_at_ns)
         named = question.deadline()
         await question.read()
         scored.arrived_at_ns = self._clock.now_ns()
@@ -240,13 +240,13 @@ class Scorer:
             asked = read
         else:
             asked = question.decode(served)
-        self._quotas.take_rest(principal, asked.rows, scored.arrived_at_ns)
         if asked.id:
             scored.request_id = self._ids.choose(question.given_id, asked.id)
         wishes = wishes_of(asked.parameters, named)
         if scored.deadline_at_ns is None or wishes.deadline is not named:
             self._set_deadline(question, scored, served, wishes.deadline)
         priority = max(wishes.priority, principal.best_priority)
+        self._quotas.take(principal, asked.rows, scored.arrived_at_ns)
         outcome = await self._submit(question, scored, served, asked, priority)
         if isinstance(outcome, Answered):
             scored.queued_ns, scored.executed_ns = outcome.queued_ns, outcome.executed_ns
