@@ -308,6 +308,12 @@ def test_a_file_without_rows_has_every_column(
     [
         (["1", "9223372036854775807"], pa.int64()),
         (["18446744073709551615", "1"], pa.uint64()),
+        ([*map(str, range(2**53, 2**53 + 20)), "0.5"], pa.int64()),
+        ([*map(str, range(20)), "13.0"], pa.int64()),
+        ([*map(str, range(20)), str(2**70)], pa.int64()),
+        ([str(2**64 - 1)] * 20 + ["-1"], pa.uint64()),
+        ([*["0.5"] * 20, str(2**70)], pa.float64()),
+        (["[1, 2.0]"], pa.list_(pa.field("element", pa.float64()))),
         (["1", "2.5", "null"], pa.float64()),
         (["true", "false"], pa.bool_()),
         (['"2024-01-01"'], pa.string()),
@@ -327,7 +333,11 @@ def test_a_copied_column_has_the_type_of_its_first_values(
 
 @pytest.mark.parametrize(
     ("values", "told"),
-    [(['{"a": 1}'], "an object"), (["1", '"x"'], "the number 1 beside the string 'x'")],
+    [
+        (['{"a": 1}'], "an object"),
+        (["1", '"x"'], "the number 1 beside the string 'x'"),
+        ([str(2**53 + 1), "0.5"], f"the number {2**53 + 1} beside the number 0.5"),
+    ],
 )
 def test_a_copied_column_without_a_type_is_told(
     tmp_path: Path, values: list[str], told: str, source: FileSource

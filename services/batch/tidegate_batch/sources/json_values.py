@@ -1,6 +1,5 @@
 """Which JSON values are of which Arrow type; for what is told of a row, never for reading it."""
 
-from collections import Counter
 from collections.abc import Sequence
 from math import isfinite
 from typing import Final
@@ -10,12 +9,7 @@ import pyarrow as pa
 _MOST_SHOWN: Final = 60
 _MOST_AGREE: Final = 0.9
 """Of the first values of a column: if fewer are of one kind, it is not a few bad rows."""
-_TYPES: Final[dict[str, tuple[pa.DataType, ...]]] = {
-    "boolean": (pa.bool_(),),
-    "number": (pa.int64(), pa.uint64()),  # of integers alone: a float would change large ones
-    "text": (pa.string(),),
-    "object": (),
-}
+_INTEGERS: Final = (pa.int64(), pa.uint64())
 
 
 def fits(value: object, kind: pa.DataType, *, may_be_null: bool) -> bool:
@@ -60,37 +54,37 @@ def shown(value: object) -> str:
 def type_of(values: Sequence[object]) -> pa.DataType | None:
     """Return the type that a column of these values has; ``None`` if they have no common one.
 
-    A few values of another kind do not count: their rows are bad ones. Integers beside other
-    numbers are numbers. Text stays text, whether or not it looks like a date. Objects have no
-    type: they could hold anything in the next row.
+    It is the first that nine of ten values fit; the rows of the others are bad ones. So integers
+    stay integers, whatever stands beside a few of them: as floats, large ones would change. Text
+    stays text, whether or not it looks like a date. Objects have no type: they could hold anything
+    in the next row.
     """
     if not values:
         return pa.string()
-    kind, count = Counter(map(_kind, values)).most_common(1)[0]
-    if count < _MOST_AGREE * len(values):
-        return None
-    alike = [value for value in values if _kind(value) == kind]
-    if kind == "list":
-        return _list_type(alike)
-    types = _TYPES[kind]
-    if kind == "number" and not all(isinstance(value, int) for value in alike):
-        types = (pa.float64(),)
-    return next((t for t in types if all(fits(v, t, may_be_null=False) for v in alike)), None)
+    enough = _MOST_AGREE * len(values)
+    integer = max(_INTEGERS, key=lambda kind: _fitting(values, kind))
+    for kind in (pa.bool_(), integer, pa.string()):
+        if _fitting(values, kind) >= enough:
+            return kind
+    if sum(_is_exact(value) for value in values) >= enough:
+        return pa.float64()
+    lists = [value for value in values if isinstance(value, list)]
+    return _list_type(lists) if len(lists) >= enough else None
 
 
-def _kind(value: object) -> str:
-    if isinstance(value, bool):
-        return "boolean"
-    if isinstance(value, int | float):
-        return "number"
-    if isinstance(value, str):
-        return "text"
-    return "list" if isinstance(value, list) else "object"
+def _fitting(values: Sequence[object], kind: pa.DataType) -> int:
+    return sum(fits(value, kind, may_be_null=False) for value in values)
 
 
-def _list_type(lists: Sequence[object]) -> pa.DataType | None:
-    items = [item for value in lists if isinstance(value, list) for item in value]
-    item = type_of([item for item in items if item is not None])
+def _is_exact(value: object) -> bool:
+    """Say whether a value is a number that a float holds as it is written, were it an integer."""
+    return fits(value, pa.float64(), may_be_null=False) and (
+        isinstance(value, float) or (isinstance(value, int) and int(float(value)) == value)
+    )
+
+
+def _list_type(lists: Sequence[list[object]]) -> pa.DataType | None:
+    item = type_of([item for value in lists for item in value if item is not None])
     return None if item is None else pa.list_(pa.field("element", item))
 
 
