@@ -8,7 +8,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -24,20 +23,10 @@ from tests.fixtures.batch_jobs import (
     parts_with,
     stopped_job,
 )
-from tidegate.cli import run
-from tidegate.clock.system import SystemClock
+from tests.fixtures.jobs_api import record_of, stored_jobs, talk, wanted
 from tidegate.errors import JobError
-from tidegate.keys.access import Access
-from tidegate.keys.file import add_key
-from tidegate.keys.key import Key, Scope, Token
-from tidegate.keys.ring import Keyring
-from tidegate_batch.api.app import build_app
-from tidegate_batch.main.session import Session
-from tidegate_batch.main.stored_jobs import StoredJobs
-from tidegate_batch.pipeline.record import JobRecord
 
 ROWS = 40
-URL = "http://127.0.0.1:8003"
 
 
 @pytest.fixture(autouse=True)
@@ -51,28 +40,9 @@ def place(tmp_path: Path) -> Place:
     return new_place(tmp_path, ROWS, row_group_rows=10)
 
 
-def stored_jobs(place: Place, *roots: str) -> StoredJobs:
-    return StoredJobs(Session({"store": place.store}, config=None), roots=roots)
-
-
-def talk(jobs: StoredJobs, access: Access | None = None) -> TestClient:
-    """Return a client whose application runs on a loop of its own, as it does when it serves."""
-    app = build_app(jobs, access or Access())
-    return TestClient(app, base_url=URL, raise_server_exceptions=False)
-
-
 @pytest.fixture
 def client(place: Place) -> TestClient:
     return talk(stored_jobs(place))
-
-
-def wanted(place: Place, **changes: object) -> dict[str, object]:
-    asked = {"model": "double@stable", "input": place.input, "output": place.output, "key": "id"}
-    return {**asked, **changes}
-
-
-def record_of(place: Place, job: str) -> JobRecord:
-    return Session({"store": place.store}, config=None).record(job)
 
 
 def test_a_job_is_submitted_looked_at_and_listed(
@@ -218,120 +188,6 @@ def test_what_is_not_there_is_told(
 ) -> None:
     reply = client.request(method, path, headers={"content-type": "application/json"})
     assert (reply.status_code, reply.json()["code"]) == (status, code)
-
-
-def test_a_page_of_another_site_is_not_obeyed(place: Place, client: TestClient) -> None:
-    asked = wanted(place)
-    for headers, code in (
-        ({"origin": "https://evil.example"}, "cross_site"),
-        ({"host": "evil.example"}, "host_not_allowed"),
-        ({"content-type": "text/plain"}, "cross_site"),
-    ):
-        reply = client.post("/v1/jobs", json=asked, headers=headers)
-        assert (reply.status_code >= 400, reply.json()["code"]) == (True, code)
-    assert (client.get("/v1/jobs")).json()["known"] == 0
-
-
-def test_jobs_may_only_read_and_write_below_the_roots(place: Place, tmp_path: Path) -> None:
-    (tmp_path / "in-secret").mkdir()
-    (Path(place.output) / "[x]").mkdir(parents=True)
-    (Path(place.output) / "[x]/leads-out").symlink_to(tmp_path)
-    client = talk(stored_jobs(place, place.input, place.output))
-    assert (client.post("/v1/jobs", json=wanted(place))).status_code == 201
-    for changes in (
-        {"input": str(tmp_path / "in-secret")},
-        {"input": f"{place.input}/../in-secret/*.parquet"},
-        {"input": [place.input, "/etc/passwd"]},
-        {"output": f"{place.output}/../elsewhere"},
-        {"output": f"{place.output}/[x]/../../elsewhere"},
-        {"output": f"{place.output}/[x]/leads-out"},
-        {"output": f"{place.output}/{{date}}/../../elsewhere"},
-        {"output": "s3://scores"},
-    ):
-        reply = client.post("/v1/jobs", json=wanted(place, **changes))
-        assert reply.status_code == 400, changes
-        assert "lies outside" in reply.json()["error"]
-    for pattern in ("[x]/../../in-secret/*.parquet", "*/../../in-secret/a.parquet"):
-        reply = client.post("/v1/jobs", json=wanted(place, input=f"{place.input}/{pattern}"))
-        assert reply.status_code == 400, pattern
-        assert "it could lead out of the store" in reply.json()["error"]
-    assert not (tmp_path / "elsewhere").exists()
-
-
-def test_only_a_key_of_scope_jobs_may_ask(place: Place, tmp_path: Path) -> None:
-    tokens = {scope: Token.new() for scope in Scope}
-    for scope, token in tokens.items():
-        key = Key(
-            id=token.id,
-            secret_sha256=token.secret_sha256,
-            scopes=(scope,),
-            tenant="a",
-            created_at=datetime.now(UTC),
-        )
-        add_key(tmp_path / "keys.json", key)
-    ring = Keyring(tmp_path / "keys.json", SystemClock())
-    client = talk(stored_jobs(place), Access(ring))
-    assert (client.get("/v1/jobs")).status_code == 401
-    assert (client.get("/openapi.json")).status_code == 401
-    assert (client.get("/v2/health/ready")).status_code == 200
-    for scope, token in tokens.items():
-        headers = {"authorization": f"Bearer {token.reveal()}"}
-        reply = client.get("/v1/jobs", headers=headers)
-        assert reply.status_code == (200 if scope is Scope.JOBS else 403)
-    headers = {"authorization": f"Bearer {tokens[Scope.JOBS].reveal()}"}
-    job = (client.post("/v1/jobs", json=wanted(place), headers=headers)).json()["job"]
-    reply = client.post(f"/v1/jobs/{job}/cancel", json={}, headers=headers)
-    assert reply.json()["failure"]["message"] == f"cancelled by key {tokens[Scope.JOBS].id}"
-
-
-def test_a_key_reaches_only_the_jobs_of_its_models_and_its_best_priority(
-    place: Place, tmp_path: Path
-) -> None:
-    tokens = [Token.new(), Token.new()]
-    for token, models in zip(tokens, ("double", "other"), strict=True):
-        key = Key(
-            id=token.id,
-            secret_sha256=token.secret_sha256,
-            scopes=(Scope.JOBS,),
-            tenant="a",
-            models=(models,),
-            best_priority=2,
-            created_at=datetime.now(UTC),
-        )
-        add_key(tmp_path / "keys.json", key)
-    client = talk(stored_jobs(place), Access(Keyring(tmp_path / "keys.json", SystemClock())))
-    own, foreign = ({"authorization": f"Bearer {token.reveal()}"} for token in tokens)
-    asked = wanted(place, priority=1)
-    assert client.post("/v1/jobs", json=asked, headers=foreign).status_code == 403
-    job = client.post("/v1/jobs", json=asked, headers=own).json()["job"]
-    assert record_of(place, job).spec().wishes.priority == 2
-    assert client.get("/v1/jobs", headers=own).json()["known"] == 1
-    assert client.get("/v1/jobs", headers=foreign).json() == {"jobs": [], "known": 0}
-    for method, path in (
-        ("GET", ""),
-        ("GET", "/dead-letters"),
-        ("POST", "/cancel"),
-        ("POST", "/resume"),
-    ):
-        reply = client.request(method, f"/v1/jobs/{job}{path}", json={}, headers=foreign)
-        assert (reply.status_code, reply.json()["code"]) == (403, "forbidden")
-    assert client.get(f"/v1/jobs/{job}", headers=own).json()["state"] == "submitted"
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--host", "0.0.0.0"], "can be reached from outside"),
-        (["--host", "0.0.0.0", "--keys-file", "keys.json"], "can be reached from outside"),
-        (["--host", "example.com"], "is no address"),
-        (["--keys-file", "no-such-file"], "there is no such file"),
-    ],
-)
-def test_a_service_that_anybody_could_use_does_not_start(
-    options: list[str], message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    assert run(["jobs", "serve", "--store", str(tmp_path / "store"), *options]) == 2
-    assert message in capsys.readouterr().err
 
 
 @contextmanager

@@ -27,6 +27,10 @@ class BatchSettings(Section):
 
     webhook_secret_file: Path | None = None
     """What messages of a job's end are signed with; ``TIDEGATE_WEBHOOK_SECRET`` goes before it."""
+    notify_hosts: tuple[str, ...] = ()
+    """The only hosts, each with or without a port, that jobs sent to ``tidegate jobs serve`` may
+    have told of their end. Without any: anybody, and nobody where keys are asked for, since the
+    service reaches what whoever has a key may not, such as loopback."""
     ray_address: str | None = None
     """Of a Ray cluster that runs already, such as ``10.0.0.5:6379``, with this Tidegate installed
     on its nodes; without it Ray is started on this machine for each job."""

@@ -20,6 +20,7 @@ from tidegate_batch.main.submitting import Submit, build_submission, build_wishe
 from tidegate_batch.main.submitting import submit as submit_command
 from tidegate_batch.pipeline.cancelling import cancel
 from tidegate_batch.pipeline.listing import list_jobs
+from tidegate_batch.pipeline.notifying import may_be_told
 from tidegate_batch.pipeline.queueing import enqueue
 from tidegate_batch.pipeline.reading_dead_letters import committed_dead_letters, summarize
 from tidegate_batch.pipeline.record import JobRecord
@@ -61,6 +62,7 @@ class StoredJobs:
         for url in submission.inputs:
             self._check_root(url, absolute(url))
         self._check_root(submission.output, place_of(submission.output))
+        self._check_hook(submission.wishes.notify, who)
         token = submission.client_token
         store = session.parts.stores(session.store_url)
         is_new = token is None or store.head(spec_key(job_id_of_token(token))) is None
@@ -111,6 +113,15 @@ class StoredJobs:
             raise _not_found(job) from error
         _check_model(spec.model.name, who)
         return record
+
+    def _check_hook(self, url: str | None, who: Principal) -> None:
+        hosts = self._session.batch.notify_hosts
+        is_open = who.key_id is None and not hosts
+        if url is not None and not is_open and not may_be_told(url, hosts):
+            raise RequestRejectedError(
+                "This service may not tell that host of a job's end: whoever runs it allows hosts "
+                "by batch.notify_hosts."
+            )
 
     def _check_root(self, url: str, place: str) -> None:
         if self._roots and not any(f"{place}/".startswith(root) for root in self._roots):

@@ -9,7 +9,7 @@ message again. The secret is of the environment or a file, and stands in no reco
 import hashlib
 import hmac
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final, TypeAlias
 from urllib.parse import urlsplit
 
@@ -64,6 +64,12 @@ def check_notify_url(url: str) -> str:
             f"header {SIGNATURE_HEADER} instead."
         )
     return url
+
+
+def may_be_told(url: str, hosts: Collection[str]) -> bool:
+    """Say whether a checked URL leads to one of these hosts; ``host:port`` is that port alone."""
+    parts = urlsplit(url)
+    return not {parts.hostname, parts.netloc.lower()}.isdisjoint(name.lower() for name in hosts)
 
 
 def notify_of_end(record: JobRecord, parts: Parts, *, post: Post, secret: bytes | None) -> None:
