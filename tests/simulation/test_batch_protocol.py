@@ -20,6 +20,7 @@ from tests.fixtures.protocol import (
     Play,
     Stage,
     cancelled,
+    cancels,
     meddles,
     new_stage,
     resumes,
@@ -126,6 +127,14 @@ def test_a_job_may_be_resumed_while_another_takes_its_output_over(half_done: Sta
     stage = cancelled(half_done)
     hold(stage, [resumes(JOB), resumes(LATER)], Bounds(preemptions=1, crashes=1), Bounds(faults=1))
     hold(cancelled(half_done), [resumes(LATER), scores("000001")], Bounds(preemptions=2))
+
+
+def test_a_driver_may_claim_an_output_that_its_cancelled_job_loses(submitted: Stage) -> None:
+    hold(
+        JobWorld(submitted, []).stopped_at(f"put_if_absent jobs/{JOB}/plan"),
+        [resumes(JOB), cancels(JOB), resumes(LATER)],
+        Bounds(preemptions=1, crashes=1),
+    )
 
 
 def test_two_drivers_may_be_at_a_job_that_is_taken_over(running: Stage) -> None:

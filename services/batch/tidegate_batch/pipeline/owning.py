@@ -59,7 +59,7 @@ class OutputClaim:
             self._remove_leftovers(owner)
             self._refuse_what_is_there()  # again: somebody may have come in at the same time
         except OutputTakenError:
-            self._swap_owner(lambda now: msgspec.structs.replace(now, job=None))
+            self._swap_owner(self._let_go)
             raise
 
     def confirm(self) -> None:
@@ -77,6 +77,10 @@ class OutputClaim:
 
     def _swap_owner(self, change: Callable[[Owner], Owner]) -> Owner:
         return swap(self._output, OWNER_KEY, Owner, change)
+
+    def _let_go(self, now: Owner) -> Owner:
+        """Free the prefix, unless it was handed on meanwhile: what is found may be its owner's."""
+        return msgspec.structs.replace(now, job=None) if now.job == self._job else now
 
     def _take_over(self, seen: Owner) -> Owner:
         if seen.job is not None:
