@@ -4,12 +4,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from starlette.testclient import TestClient
 
-from tests.fixtures.batch_jobs import (
-    Place,
-    new_place,
-)
+from tests.fixtures.batch_jobs import Place, new_place
 from tests.fixtures.jobs_api import record_of, shown, stored_jobs, talk, wanted
 from tidegate.cli import run
 from tidegate.clock.system import SystemClock
@@ -32,8 +28,8 @@ def place(tmp_path: Path) -> Place:
     return new_place(tmp_path, ROWS, row_group_rows=10)
 
 
-def test_a_page_of_another_site_is_not_obeyed(place: Place, client: TestClient) -> None:
-    asked = wanted(place)
+def test_a_page_of_another_site_is_not_obeyed(place: Place) -> None:
+    client, asked = talk(stored_jobs(place)), wanted(place)
     for headers, code in (
         ({"origin": "https://evil.example"}, "cross_site"),
         ({"host": "evil.example"}, "host_not_allowed"),
