@@ -83,14 +83,14 @@ def test_a_job_whose_output_was_taken_over_cannot_be_resumed(place: Place, cache
 def test_a_job_that_is_resumed_keeps_its_output(place: Place, cache: Path) -> None:
     old = a_failed_job(place, cache)
     take_seat(old, this_process(), parts_with())
-    with pytest.raises(OutputTakenError, match="belongs to a job that is running"):
+    with pytest.raises(OutputTakenError, match=f"belongs to job {old.job}, which is running"):
         run_job(place, cache)
     assert owner_of(place).job == old.job
 
 
 def test_a_published_output_is_never_taken_over(place: Place, cache: Path) -> None:
-    run_job(place, cache)
-    with pytest.raises(OutputTakenError, match="belongs to a job that is published"):
+    old = run_job(place, cache)
+    with pytest.raises(OutputTakenError, match=f"belongs to job {old.job}, which is published"):
         run_job(place, cache)
     assert_each_row_once(place.output, ROWS)
 

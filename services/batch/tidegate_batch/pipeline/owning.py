@@ -111,15 +111,15 @@ class OutputClaim:
         if state is None:
             raise self._taken(f"it belongs to job {former}, of which {store_url} has no record")
         if state.state is not State.SUPERSEDED:
-            record.change_state(self._superseded)
+            record.change_state(lambda now: self._superseded(now, former))
 
-    def _superseded(self, state: JobState) -> JobState:
+    def _superseded(self, state: JobState, former: str) -> JobState:
         if state.state is State.SUPERSEDED:
             return state
         if state.failure and state.failure.code == CommittedDataMissingError.code:
-            raise self._taken("its last job lost committed rows, and some may be lying there")
+            raise self._taken(f"job {former} lost committed rows, and some may be lying there")
         if state.state not in STOPPED:
-            raise self._taken(f"it belongs to a job that is {state.state}")
+            raise self._taken(f"it belongs to job {former}, which is {state.state}")
         return state.moved(Event.SUPERSEDED, self._at, failure=state.failure)
 
     def _remove_leftovers(self, owner: Owner) -> None:
