@@ -45,6 +45,11 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     created_at: str
 
     @property
+    def is_being_scored(self) -> bool:
+        """Somebody is at its rows, as far as can be known; else it has no speed."""
+        return self.state == State.RUNNING and not self.needs_resume
+
+    @property
     def needs_resume(self) -> bool:
         """It is not done, and nothing will happen by itself."""
         unfinished = self.state not in {State.PUBLISHED, State.SUPERSEDED}
@@ -71,7 +76,7 @@ def look_at(record: JobRecord, pace: PaceWatch) -> tuple[JobStatus, Pace | None]
     spec, state, plan = record.spec(), record.state(), record.plan()
     committed = record.committed_chunks() if plan else set()
     status = describe_job(spec, state, plan, committed)
-    if plan is None or state is None or state.state is not State.RUNNING:
+    if plan is None or state is None or not status.is_being_scored:
         return status, None
     return status, pace.look(committed, rows=plan.rows, epoch=state.epoch)
 
@@ -137,7 +142,7 @@ def _show(status: JobStatus, display: Display, pace: Pace) -> None:
     assert status.chunks is not None
     if status.state != State.RUNNING:
         display.stage(status.state)
-        if status.state in {*STOPPED, State.PUBLISHING}:  # nothing counts up any more
+        if status.state in {*STOPPED, State.SUPERSEDED, State.PUBLISHING}:  # nothing counts up
             return
     totals = QueueStatistics(
         chunks=status.chunks,
@@ -150,7 +155,7 @@ def _show(status: JobStatus, display: Display, pace: Pace) -> None:
     )
     display.progress(
         totals,
-        workers=pace.workers or None,
-        outlook=pace.outlook,
+        workers=pace.workers or None if status.is_being_scored else None,
+        outlook=pace.outlook if status.is_being_scored else None,
         rows_dlq=pace.rows_dlq,
     )
