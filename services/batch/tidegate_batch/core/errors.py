@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from tidegate.errors import JobError, PartUnavailableError
+from tidegate.objects.port import ObjectChangedError
 
 LISTED_PROBLEMS: Final = 50
 """One wrong column in 10,000 files must not fill a terminal, or the job's state."""
@@ -135,3 +136,14 @@ class CommittedDataMissingError(JobError):
     """Committed rows were deleted or replaced from outside; the job cannot be repaired."""
 
     code = "committed_data_missing"
+
+
+MENDED_BY_NO_RESUME: Final = frozenset(
+    {
+        ObjectChangedError.code,
+        JobConflictError.code,
+        TooManyBadRowsError.code,
+        CommittedDataMissingError.code,
+    }
+)
+"""Codes of failed jobs that would fail again: what they were planned on is not there any more."""

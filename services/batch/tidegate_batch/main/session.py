@@ -17,6 +17,7 @@ from tidegate.observability import get_logger
 from tidegate.settings import load_settings
 from tidegate.units import NS_PER_MS, ns_to_seconds
 from tidegate_batch.core.errors import (
+    MENDED_BY_NO_RESUME,
     InputInvalidError,
     JobCancelledError,
     JobConflictError,
@@ -27,7 +28,7 @@ from tidegate_batch.core.errors import (
     TooManyBadRowsError,
 )
 from tidegate_batch.core.names import JobId, parse_job_id
-from tidegate_batch.core.states import ENDED
+from tidegate_batch.core.states import ENDED, STOPPED
 from tidegate_batch.core.wishes import Deadline
 from tidegate_batch.main.display import BarDisplay, LineDisplay, build_display
 from tidegate_batch.main.notifying import post, webhook_secret
@@ -50,13 +51,7 @@ _LOOK_NS = 100 * NS_PER_MS
 """Between two looks for the driver that was started; it takes a second or two to come up."""
 
 
-_TELL_ENOUGH = (
-    JobConflictError,
-    InputInvalidError,
-    OutputTakenError,
-    JobCancelledError,
-    TooManyBadRowsError,
-)
+_TELL_ENOUGH = (JobConflictError, JobCancelledError, TooManyBadRowsError)
 """Errors that say themselves what became of the job, or whom no resume would help."""
 
 
@@ -144,7 +139,7 @@ class Session:
 
     def _run(self, record: JobRecord) -> Answer:
         crew = build_crew(self.batch, cache_dir=self.cache_dir)
-        with self._display(record) as display, _sigterm_interrupts():
+        with self._display(record) as display, _polite_ends_interrupt():
             display.stage(f"job {record.job}")
             seat = take_seat(record, this_process(), self.parts)
             finished = JobDriver(seat, parts=self.parts, display=display).run(crew)
@@ -162,7 +157,7 @@ class Session:
         return self._unless_published(record, self._run_alone)
 
     def _run_alone(self, record: JobRecord) -> Answer:
-        with self._display(record) as display, _sigterm_interrupts():
+        with self._display(record) as display, _polite_ends_interrupt():
             seat = take_seat(record, this_process(), self.parts)
             JobDriver(seat, parts=self.parts, display=display).prepare()
             seat.leave()
@@ -234,9 +229,9 @@ class Session:
 
 
 def run_submitted(session: Session, submission: Submission, *, wait: bool) -> Answer:
-    """Make a job, or find it by its client token, and get it going if it has not ended."""
+    """Make a job, or find it by its client token, and get it going if there is a way on."""
     record = submit(submission, store_url=session.store_url, parts=session.parts)
-    if status_of(record).state in ENDED:
+    if not is_taken_up(status_of(record)):
         return session.look(record)
     try:
         if wait:
@@ -244,6 +239,16 @@ def run_submitted(session: Session, submission: Submission, *, wait: bool) -> An
         return session.run_alone(record)
     except JobDrivenError:  # found by its token, and somebody is at it
         return session.watch(record) if wait else session.look(record)
+
+
+def is_taken_up(status: JobStatus) -> bool:
+    """Say whether asking for a job again is asking to go on with it.
+
+    It is not what a person has stopped, nor what would only fail again.
+    """
+    code = status.failure.code if status.failure else None
+    is_open = status.state not in ENDED or status.state in STOPPED
+    return is_open and code != JobCancelledError.code and code not in MENDED_BY_NO_RESUME
 
 
 def queue_submitted(session: Session, submission: Submission) -> Answer:
@@ -261,7 +266,13 @@ def run_or_explain(session: Session, record: JobRecord) -> Answer:
         return session.run(record)
     except (TidegateError, KeyboardInterrupt) as error:
         job = record.job
-        if not isinstance(error, _TELL_ENOUGH):
+        if isinstance(error, InputInvalidError | OutputTakenError):
+            click.echo(
+                f"job {job} has not begun. Once what follows is put right, go on with 'tidegate "
+                f"batch resume {job} --wait'.",
+                err=True,
+            )
+        elif not isinstance(error, _TELL_ENOUGH):
             click.echo(
                 f"job {job} stopped; what is committed is kept. Look at it with 'tidegate batch "
                 f"status {job}', go on with 'tidegate batch resume {job} --wait'.",
@@ -291,14 +302,21 @@ def _start_alone(arguments: list[str], *, log: Path) -> int:
 
 
 @contextmanager
-def _sigterm_interrupts() -> Iterator[None]:
-    """Treat a polite end (of a container, of a batch system) like Ctrl-C."""
+def _polite_ends_interrupt() -> Iterator[None]:
+    """Treat a polite end (of a container, a batch system, a terminal) like Ctrl-C.
+
+    What was told to ignore one, such as SIGHUP by ``nohup``, goes on ignoring it.
+    """
 
     def interrupt(signum: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, interrupt)
+    before = {kind: signal.getsignal(kind) for kind in (signal.SIGTERM, signal.SIGHUP)}
+    for kind, how in before.items():
+        if how is not signal.SIG_IGN:
+            signal.signal(kind, interrupt)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for kind, how in before.items():
+            signal.signal(kind, how)

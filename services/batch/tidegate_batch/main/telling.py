@@ -2,17 +2,20 @@
 
 from typing import Final
 
-from tidegate_batch.core.errors import InputInvalidError, OutputTakenError, TooManyBadRowsError
+from tidegate_batch.core.errors import (
+    MENDED_BY_NO_RESUME,
+    InputInvalidError,
+    OutputTakenError,
+    TooManyBadRowsError,
+)
 from tidegate_batch.core.outlook import Outlook
 from tidegate_batch.core.states import ENDED, State
 from tidegate_batch.core.wording import counted
 from tidegate_batch.main.session import Answer
 from tidegate_batch.pipeline.pacing import Pace
+from tidegate_batch.pipeline.watching import JobStatus
 
-REFUSED: Final = frozenset(
-    {InputInvalidError.code, OutputTakenError.code, TooManyBadRowsError.code}
-)
-"""Codes of jobs that no resume would help as they were asked for."""
+_NEW_JOB: Final = "A resume would fail again: submit a new job, under another client token."
 
 
 def describe(answer: Answer) -> str:
@@ -61,12 +64,21 @@ def _rows(answer: Answer) -> str:
 def _next_step(answer: Answer) -> list[str]:
     job = answer.status.job
     if answer.log:
-        return [f"Watch it with: tidegate batch status {job} --wait"]
+        return [f"Watch it with: tidegate batch watch {job}"]
     if answer.status.rows_dlq:
         return [f"See which rows have no answer: tidegate batch dead-letters {job}"]
-    failure = answer.status.failure
     if answer.is_queued and answer.status.state not in ENDED:
-        return [f"It waits for 'tidegate jobs serve'. Watch it with: tidegate batch status {job}"]
-    if answer.is_left_alone and not (failure and failure.code in REFUSED):
-        return [f"Go on with: tidegate batch resume {job} --wait"]
-    return []
+        return [f"It waits for 'tidegate jobs serve'. Watch it with: tidegate batch watch {job}"]
+    return _way_on(answer.status) if answer.is_left_alone else []
+
+
+def _way_on(status: JobStatus) -> list[str]:
+    code = status.failure.code if status.failure else None
+    resume = f"tidegate batch resume {status.job} --wait"
+    if code == TooManyBadRowsError.code:
+        return [f"See which rows and why: tidegate batch dead-letters {status.job}", _NEW_JOB]
+    if code in MENDED_BY_NO_RESUME:
+        return [_NEW_JOB]
+    if code in {InputInvalidError.code, OutputTakenError.code}:
+        return [f"Once that is put right, go on with: {resume}"]
+    return [f"Go on with: {resume}"]

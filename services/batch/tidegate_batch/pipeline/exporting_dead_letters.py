@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 
 from tidegate.errors import SettingError
 from tidegate.objects.port import ObjectStore
-from tidegate_batch.core.errors import JobConflictError
+from tidegate_batch.core.errors import MENDED_BY_NO_RESUME, JobConflictError
 from tidegate_batch.core.names import ChunkId, retry_key, retry_prefix
-from tidegate_batch.core.records import DeadLetters
+from tidegate_batch.core.records import DeadLetters, JobState
 from tidegate_batch.core.states import State
 from tidegate_batch.pipeline.fitting import common_schema, fitted
 from tidegate_batch.pipeline.output import DEAD_LETTER_FACTS
@@ -112,10 +112,7 @@ def make_retry_input(record: JobRecord) -> RetryInput:
     """
     state, plan = record.state(), record.plan()
     if state is None or plan is None or state.state is not State.PUBLISHED:
-        raise JobConflictError(
-            f"job {record.job} is not published, and may score these rows itself yet. Go on with "
-            f"it first: 'tidegate batch resume {record.job}'."
-        )
+        raise _not_published(record, state)
     rows = unread = 0
     for chunk, file in committed_dead_letters(record, plan):
         table = read_dead_letters(record.store, file)
@@ -128,6 +125,19 @@ def make_retry_input(record: JobRecord) -> RetryInput:
         raise JobConflictError(f"job {record.job} has {have}: there is nothing to try again.")
     url = f"{record.store.url.rstrip('/')}/{retry_prefix(record.job)}"
     return RetryInput(url=url, rows=rows, unread=unread)
+
+
+def _not_published(record: JobRecord, state: JobState | None) -> JobConflictError:
+    if state and state.failure and state.failure.code in MENDED_BY_NO_RESUME:
+        return JobConflictError(
+            f"job {record.job} has failed ({state.failure.code}), and a resume would fail again: "
+            "none of its rows have answers that stand. Submit a new job over all of them; how "
+            "many may be bad is its --max-bad-rows."
+        )
+    return JobConflictError(
+        f"job {record.job} is not published, and may score these rows itself yet. Go on with "
+        f"it first: 'tidegate batch resume {record.job}'."
+    )
 
 
 def _as_input(table: pa.Table) -> pa.Table:
