@@ -61,6 +61,20 @@ def test_an_empty_field_is_missing_and_quotes_make_an_empty_string(tmp_path: Pat
     assert good[0]["n"] is None
 
 
+@pytest.mark.parametrize("batch_rows", [1, 2, 3, 4])
+def test_a_byte_order_mark_within_a_file_stays_wherever_batches_are_cut(
+    tmp_path: Path, batch_rows: int
+) -> None:
+    file = tmp_path / "rows.csv"
+    marked = "\ufeff"
+    file.write_text(f"{marked}s,n\na,1\n{marked}b,2\n{marked}{marked}c,3\n{marked},4\n")
+    columns = pa.schema([_COLUMNS[2], _COLUMNS[1]])
+    with closing(FileSource(open_store)) as source:
+        good, bad = read(source, planned(found_at(file)), columns, batch_rows=batch_rows)
+    assert bad == []
+    assert [row["s"] for row in good] == ["a", f"{marked}b", f"{marked}{marked}c", marked]
+
+
 @pytest.mark.parametrize(
     ("line", "code", "message"),
     [

@@ -1,7 +1,10 @@
 """A process that scores rows that may kill it: ``python -m tidegate_batch.main.isolated``."""
 
+import sys
+
 import msgspec
 
+from tidegate.errors import TidegateError
 from tidegate.inference.model import Model
 from tidegate_batch.main.wiring import build_parts
 from tidegate_batch.pipeline.isolation import own_pipes, serve
@@ -11,7 +14,10 @@ from tidegate_batch.ports import WorkerSetup
 
 def main() -> None:
     """Serve the worker at the other end of the pipes until it is gone."""
-    serve(*own_pipes(), _load)
+    try:
+        serve(*own_pipes(), _load)
+    except TidegateError as error:  # the worker is told by the pipe that closes
+        sys.exit(str(error))
 
 
 def _load(setup: bytes) -> Model:

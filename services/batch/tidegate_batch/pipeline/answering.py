@@ -140,15 +140,22 @@ class Answerer:
     def _answers(self, batch: pa.RecordBatch) -> dict[str, Array]:
         for name in self._texts:
             require_text(batch.column(name), name=name)
+        return self._scored(batch)
+
+    def _scored(self, batch: pa.RecordBatch) -> dict[str, Array]:
         names = self._model.columns
         columns = {name: to_numpy(batch.column(name), name=name) for name in names}
         return answer_rows(self._model, columns, self._control, rows=batch.num_rows)
 
 
+def code_of(error: BackendError | RequestRejectedError) -> str:
+    """Return the code that a dead letter bears for this error."""
+    return TOO_LONG if isinstance(error, TextTooLongError) else error.code
+
+
 def _failed_alone(part: Part, error: BackendError | RequestRejectedError) -> Answered:
     message = _PLACE_IN_BATCH.sub("", str(error))
-    code = TOO_LONG if isinstance(error, TextTooLongError) else error.code
-    failed = FailedRow(place=part.first, code=code, message=message)
+    failed = FailedRow(place=part.first, code=code_of(error), message=message)
     return Answered(answers={}, places=np.empty(0, dtype=np.int64), failed=(failed,))
 
 

@@ -3,6 +3,9 @@
 When it dies over several rows they are bisected, as for rows that make a model raise. A row that
 was alone in its hands each time it died, several times in a row, becomes a dead letter. That a
 kill came from outside looks the same, but is no reason to die again over the same single row.
+
+Until it has said that it is ready it has seen no row, so that its death then is no row's doing:
+the chunk is tried again. Nor is a lost device, with which the worker itself is replaced.
 """
 
 import os
@@ -15,15 +18,17 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from tidegate.errors import BackendError, RequestRejectedError
+from tidegate.errors import BackendError, PartUnavailableError, RequestRejectedError
 from tidegate.inference.arrays import Array
 from tidegate.inference.model import Model
-from tidegate.inference.runner import OutOfMemoryError
-from tidegate_batch.pipeline.answering import Answerer
+from tidegate.inference.runner import DeviceLostError, OutOfMemoryError
+from tidegate_batch.pipeline.answering import Answerer, code_of
 
 DEATHS_OF_A_ROW: Final = 3
 """Once may be chance, a machine short of memory for a moment, or a kill from outside."""
 _LENGTH: Final = struct.Struct("<Q")
+_READY: Final = b""
+"""The first frame of the process apart."""
 
 
 class RowKillsError(BackendError):
@@ -66,7 +71,7 @@ class AnswersApart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProcessDiedError(Exception):
-    """The other process is gone."""
+    """The other process is gone, over the rows that it had."""
 
 
 class ProcessApart:
@@ -87,6 +92,7 @@ class ProcessApart:
 
         Raises:
             ProcessDiedError: Before it had answered; the next call starts another.
+            PartUnavailableError: Before it had loaded the model, and so without having seen a row.
         """
         process = self._process or self._started()
         assert process.stdin is not None
@@ -117,28 +123,37 @@ class ProcessApart:
         process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self._process = process
         assert process.stdin is not None
+        assert process.stdout is not None
         try:
             write_frame(process.stdin, self._setup)
-        except OSError as error:
+            read_frame(process.stdout)
+        except (OSError, EOFError) as error:
             self.close()
-            raise ProcessDiedError(f"exit status {process.returncode}") from error
+            raise PartUnavailableError(
+                "the process that scores rows apart died before it was ready (exit status "
+                f"{process.returncode}): the worker's log has its last words. If it has none, look "
+                "at this machine's memory: the model is held there a second time."
+            ) from error
         return process
 
 
 class IsolatedAnswerer(Answerer):
     """Answers batches by a process apart."""
 
-    def __init__(self, model: Model, process: ProcessApart) -> None:
-        super().__init__(model)
+    def __init__(self, model: Model, process: ProcessApart, *, texts: Sequence[str] = ()) -> None:
+        super().__init__(model, texts=texts)
         self._columns = list(model.columns)
         self._process = process
 
-    def _answers(self, batch: pa.RecordBatch) -> dict[str, Array]:
+    def _scored(self, batch: pa.RecordBatch) -> dict[str, Array]:
         asked = batch.select(self._columns)
         tries = DEATHS_OF_A_ROW if batch.num_rows == 1 else 1
         for left in reversed(range(tries)):
             try:
                 return _opened(self._process.ask(asked))
+            except DeviceLostError:
+                self._process.close()
+                raise
             except ProcessDiedError as error:
                 if not left:
                     raise RowKillsError(
@@ -148,8 +163,9 @@ class IsolatedAnswerer(Answerer):
 
 
 def serve(stdin: IO[bytes], stdout: IO[bytes], load: Callable[[bytes], Model]) -> None:
-    """Be the process apart: read the setup, then answer batches until the pipe closes."""
+    """Be the process apart: load, say so, then answer batches until the pipe closes."""
     answerer = _PlainAnswerer(load(read_frame(stdin)))
+    write_frame(stdout, _READY)
     while True:
         try:
             frame = read_frame(stdin)
@@ -167,7 +183,7 @@ class _PlainAnswerer(Answerer):
         except MemoryError as error:
             return AnswersApart(code=OutOfMemoryError.code, message=str(error))
         except (BackendError, RequestRejectedError) as error:
-            return AnswersApart(code=error.code, message=str(error))
+            return AnswersApart(code=code_of(error), message=str(error))
 
 
 def _packed(answers: dict[str, Array]) -> list[ArrayBytes]:
@@ -189,6 +205,8 @@ def _packed(answers: dict[str, Array]) -> list[ArrayBytes]:
 def _opened(said: AnswersApart) -> dict[str, Array]:
     if said.code == OutOfMemoryError.code:
         raise OutOfMemoryError(said.message)
+    if said.code == DeviceLostError.code:
+        raise DeviceLostError(said.message)
     if said.code is not None:
         raise FailedApartError.of_cause(said.message, code=said.code)
     return {array.name: _array(array) for array in said.answers}

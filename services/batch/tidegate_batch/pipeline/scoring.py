@@ -119,7 +119,7 @@ class Scorer:
 
     def _answerer(self, *, is_isolated: bool) -> Answerer:
         if is_isolated and self.apart is not None:
-            return IsolatedAnswerer(self._model, self.apart)
+            return IsolatedAnswerer(self._model, self.apart, texts=self._texts)
         return Answerer(self._model, texts=self._texts)
 
     def _score(self, attempt: _Attempt) -> Commit:

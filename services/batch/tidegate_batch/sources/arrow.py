@@ -12,7 +12,7 @@ import pyarrow as pa
 from tidegate.errors import JobError
 from tidegate_batch.core.planning import RowGroup
 from tidegate_batch.ports import FoundInput, InputShape, Stores
-from tidegate_batch.sources.grouped import GroupedFile, GroupedReader, explaining
+from tidegate_batch.sources.grouped import GroupedFile, GroupedReader, RemoteFile, explaining
 
 _MAGIC: Final = b"ARROW1"
 _OLD_FEATHER: Final = b"FEA1"
@@ -33,11 +33,10 @@ class ArrowSource(GroupedReader):
 
     def index(self, found: FoundInput) -> tuple[RowGroup, ...]:
         """Read how many rows each record batch has; bytes are shared out by rows."""
-        with (
-            self._stores(found.store).open(found.key, etag=found.etag) as file,
-            explaining(found.source, "arrow"),
-        ):
-            counts = _group_rows(file)
+        with self._stores(found.store).open(found.key, etag=found.etag) as file:
+            remote = RemoteFile(file)
+            with explaining(found.source, "arrow", remote):
+                counts = _group_rows(cast("BinaryIO", remote))
         total = max(1, sum(counts))
         return tuple(
             RowGroup(rows=rows, size_bytes=found.size_bytes * rows // total) for rows in counts

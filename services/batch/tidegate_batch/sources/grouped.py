@@ -1,16 +1,17 @@
 """Reading ranges of rows from files that store them in groups, each decoded from its start."""
 
+import io
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from itertools import accumulate
-from typing import BinaryIO, Protocol, TypeAlias
+from typing import BinaryIO, Protocol, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
 
 from tidegate.errors import JobError
-from tidegate.objects.port import ObjectStore
+from tidegate.objects.port import ObjectStore, StoreUnavailableError
 from tidegate_batch.core.formats import NAMES, InputFormat
 from tidegate_batch.core.records import PlannedInput
 from tidegate_batch.ports import ReadRows, Stores
@@ -66,11 +67,15 @@ class GroupedReader:
         end = first_row + rows
         while first_row < end:
             try:
-                with explaining(f"{planned.source}, rows {first_row} to {end - 1}", self._kind):
+                what = f"{planned.source}, rows {first_row} to {end - 1}"
+                with explaining(what, self._kind, file.remote):
                     batch = file.take(first_row, end, columns=columns.names, batch_rows=batch_rows)
             except JobError:
                 self.close()  # nothing read from it before is worth anything
                 file.confirm()  # what cannot be read may be what somebody is writing just now
+                raise
+            except StoreUnavailableError:
+                self.close()  # a group that failed has no rest; the next try decodes it anew
                 raise
             after = first_row + batch.num_rows
             yield ReadRows(batch=batch, row_index=np.arange(first_row, after))
@@ -106,8 +111,13 @@ class _OpenFile:
         is_local = store.local_path(planned.key) is not None
         with ExitStack() as opened:
             file = opened.enter_context(store.open(planned.key, etag=planned.etag))
-            with explaining(planned.source, kind):
-                native = opened.enter_context(_native(file)) if is_local else file
+            self.remote = None if is_local else RemoteFile(file)
+            with explaining(planned.source, kind, self.remote):
+                native = (
+                    opened.enter_context(_native(file))
+                    if self.remote is None
+                    else cast("BinaryIO", self.remote)
+                )
                 self._grouped = opened.enter_context(open_grouped(native, is_local))
             self._opened = opened.pop_all()
         self._group_starts = [0, *accumulate(self._grouped.group_rows)]
@@ -170,12 +180,49 @@ class _Cursor:
                 return taken
 
 
+class RemoteFile(io.BufferedIOBase):
+    """Remembers why the store did not let it be read, of which Arrow may keep no more than words.
+
+    Whoever opened the file beneath closes it.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.failure: StoreUnavailableError | None = None
+
+    def readable(self) -> bool:
+        """As every file here."""
+        return True
+
+    def seekable(self) -> bool:
+        """As every file here."""
+        return True
+
+    def tell(self) -> int:
+        """The other's."""
+        return self._file.tell()
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Move the other."""
+        return self._file.seek(offset, whence)
+
+    def read(self, size: int | None = -1) -> bytes:
+        """Read from the other."""
+        try:
+            return self._file.read(-1 if size is None else size)
+        except StoreUnavailableError as error:
+            self.failure = error
+            raise
+
+
 @contextmanager
-def explaining(what: str, kind: InputFormat) -> Iterator[None]:
-    """Turn what Arrow says of a file into what a person can do."""
+def explaining(what: str, kind: InputFormat, remote: RemoteFile | None = None) -> Iterator[None]:
+    """Turn what Arrow says of a file into what a person can do, unless its store is to blame."""
     try:
         yield
     except (pa.ArrowException, OSError) as error:
+        if remote is not None and remote.failure is not None:
+            raise remote.failure from error
         told = str(error).rstrip(".")
         raise JobError(
             f"{what} cannot be read as {NAMES[kind]}: {told}. Write the file again, or leave it "
