@@ -14,10 +14,11 @@ from tests.fixtures import edges, onnx_models
 from tidegate.artifacts.manifest import Column, TabularSpec, TransformSpec
 from tidegate.errors import TidegateError
 from tidegate.oip import InferRequest, decode_request
+from tidegate.oip.errors import UnsupportedParameterError
 from tidegate.oip.limits import UNCOUNTED_BYTES
 from tidegate.oip.packing import PACKED, NumberRows
 from tidegate.oip.request import HEADS
-from tidegate.oip.usual import usual_request
+from tidegate.oip.usual import usual_instances, usual_request
 from tidegate.tensors.datatypes import DATATYPES
 from tidegate.tensors.signature import Signature, TensorSpec
 from tidegate_realtime.api.forms import Asked, PredictForm, instances_asked
@@ -227,6 +228,22 @@ def test_what_is_too_long_to_go_uncounted_is_left_alone() -> None:
     body = b'{"inputs":[{"name":"x","shape":[1,1],"datatype":"FP32","data":[1]}]}'
     assert usual_request(body.ljust(UNCOUNTED_BYTES), numbers) is not None
     assert usual_request(body.ljust(UNCOUNTED_BYTES + 1), numbers) is None
+    instances = b'{"instances":[[1]]}'
+    assert usual_instances(instances.ljust(UNCOUNTED_BYTES), numbers) is not None
+    assert usual_instances(instances.ljust(UNCOUNTED_BYTES + 1), numbers) is None
+
+
+def test_usual_instances_are_the_tensor_and_the_parameters_beside_them() -> None:
+    numbers = NumberRows.of(signature("UINT8", (-1, 2)))
+    assert numbers is not None
+    read = usual_instances(b'{"parameters":{"a":1},"instances":[[1,2],[3,4]]}', numbers)
+    assert read is not None
+    values, parameters = read
+    assert (values.tolist(), parameters) == ([[1, 2], [3, 4]], {"a": 1})
+    for other in ('{"instances":[]}', '{"instances":[[1]]}', '{"instances":[[1,256]]}', "[]"):
+        assert usual_instances(other.encode(), numbers) is None
+    with pytest.raises(UnsupportedParameterError):
+        usual_instances(b'{"instances":[[1,2]],"parameters":{"sequence_id":1}}', numbers)
 
 
 @pytest.mark.parametrize(

@@ -2,23 +2,24 @@
 
 The usual request is JSON and gives the numbers of a model's one input as a flat list. msgspec
 parses into exactly this form, so that parsing is most of the checking: nothing here can be nested,
-no boolean can stand for a number, and no name can come that is not known. The usual reply is one
-output of numbers, whose description is the same in each reply with so many rows.
+no boolean can stand for a number, and no name can come that is not known. So it is with the usual
+instances, which are a list of numbers for each row. The usual reply is one output of numbers, whose
+description is the same in each reply with so many rows.
 
-Whatever is unusual is left to ``request`` and ``response``, which say what is wrong with it, if
-anything is. What is read and written here is what they would read and write; a property test holds
-both against each other.
+Whatever is unusual is left to ``request`` and ``response``, and to who reads any instances; they
+say what is wrong with it, if anything is. What is read and written here is what they would read and
+write; a property test holds both against each other.
 """
 
 from functools import lru_cache
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 import orjson
 
 from tidegate.oip.limits import UNCOUNTED_BYTES
 from tidegate.oip.packing import PACKED, NumberRows
-from tidegate.oip.parameters import Parameter
+from tidegate.oip.parameters import Parameter, Parameters, check_parameters
 from tidegate.oip.request import InferRequest
 from tidegate.oip.response import SMALL_BYTES, EncodedReply, ResponseTag
 from tidegate.oip.values import Array
@@ -45,7 +46,14 @@ class _Request(msgspec.Struct, forbid_unknown_fields=True):
     outputs: list[_Output] | None = None
 
 
+class _Instances(msgspec.Struct, forbid_unknown_fields=True):
+    instances: list[list[int | float]]
+    parameters: dict[str, Parameter] | None = None
+
+
 _DECODER: Final = msgspec.json.Decoder(_Request)
+_INSTANCES_DECODER: Final = msgspec.json.Decoder(_Instances)
+_Wire = TypeVar("_Wire")
 
 
 def usual_request(body: bytes, numbers: NumberRows) -> InferRequest | None:
@@ -55,11 +63,8 @@ def usual_request(body: bytes, numbers: NumberRows) -> InferRequest | None:
         MalformedRequestError, UnsupportedParameterError, BadOptionError: Its inputs are as they
             should be, and its parameters or wanted outputs are not.
     """
-    if len(body) > UNCOUNTED_BYTES:
-        return None
-    try:
-        wire = _DECODER.decode(body)
-    except msgspec.DecodeError:
+    wire = _decoded(body, _DECODER)
+    if wire is None:
         return None
     (tensor,) = wire.inputs
     named = tensor.name == numbers.name and tensor.datatype == numbers.datatype
@@ -78,6 +83,36 @@ def usual_request(body: bytes, numbers: NumberRows) -> InferRequest | None:
         binary=binary,
         parameters=parameters,
     )
+
+
+def usual_instances(body: bytes, numbers: NumberRows) -> tuple[Array, Parameters] | None:
+    """Read ``{"instances": […]}`` that fit the signature, or leave the body alone.
+
+    Returns:
+        The input ``(rows, …)``, and the parameters of the request.
+
+    Raises:
+        MalformedRequestError, UnsupportedParameterError, BadOptionError: Its rows are as they
+            should be, and its parameters are not.
+    """
+    wire = _decoded(body, _INSTANCES_DECODER)
+    if wire is None:
+        return None
+    values = numbers.pack_each(wire.instances)
+    if values is None:
+        return None
+    parameters = wire.parameters or {}
+    check_parameters(parameters)
+    return values, parameters
+
+
+def _decoded(body: bytes, decoder: msgspec.json.Decoder[_Wire]) -> _Wire | None:
+    if len(body) > UNCOUNTED_BYTES:
+        return None
+    try:
+        return decoder.decode(body)
+    except msgspec.DecodeError:
+        return None
 
 
 _LETTER_OF_NULL: Final = b"n"

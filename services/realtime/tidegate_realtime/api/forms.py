@@ -14,8 +14,7 @@ import orjson
 
 from tidegate.inference.arrays import Array, Tensors
 from tidegate.oip.errors import BinaryLayoutError, MalformedRequestError
-from tidegate.oip.limits import DEFAULT_LIMITS, UNCOUNTED_BYTES
-from tidegate.oip.packing import NumberRows
+from tidegate.oip.limits import DEFAULT_LIMITS
 from tidegate.oip.parameters import Parameter, Parameters, check_parameters
 from tidegate.oip.parsing import parse
 from tidegate.oip.raw import decode_raw_request
@@ -28,7 +27,7 @@ from tidegate.oip.response import (
     refuse_non_finite,
 )
 from tidegate.oip.shapes import check_rows
-from tidegate.oip.usual import usual_request, usual_response
+from tidegate.oip.usual import usual_instances, usual_request, usual_response
 from tidegate_realtime.api.asked_outputs import AskedOutput, named_outputs
 from tidegate_realtime.api.served import SERVED_BY, ServedVersion
 
@@ -138,13 +137,7 @@ class _Predict(msgspec.Struct):
     parameters: dict[str, Parameter] | None = None
 
 
-class _Numbers(msgspec.Struct, forbid_unknown_fields=True):
-    instances: list[list[int | float]]
-    parameters: dict[str, Parameter] | None = None
-
-
 _DECODER: Final = msgspec.json.Decoder(_Predict)
-_NUMBERS_DECODER: Final = msgspec.json.Decoder(_Numbers)
 _BYTES_KEY: Final = "b64"
 _JSON_BEGINNINGS: Final = (b"{", b" ", b"\t", b"\r", b"\n")
 """Of the body of a ``:predict``; no image begins like that."""
@@ -161,8 +154,12 @@ class PredictForm:
                 "bytes: :predict is JSON altogether; POST /v2/models/{name}/infer takes bytes."
             )
         numbers = served.model.listed_numbers
-        usual = None if numbers is None else _numbers_asked(body, numbers)
-        return instances_asked(body, served) if usual is None else usual
+        usual = None if numbers is None else usual_instances(body, numbers)
+        if numbers is None or usual is None:
+            return instances_asked(body, served)
+        values, parameters = usual
+        inputs = {numbers.name: values}
+        return Asked(inputs=inputs, rows=len(values), outputs=(), parameters=parameters)
 
     def encode(
         self, served: ServedVersion, asked: Asked, outputs: Tensors, *, request_id: str
@@ -208,30 +205,6 @@ def instances_asked(body: bytes, served: ServedVersion) -> Asked:
     inputs = model.tensors_from_instances(instances)
     served.unread.notice(instances, model.columns, model=str(model.tag))
     return Asked(inputs=inputs, rows=rows, outputs=(), parameters=parameters)
-
-
-def _numbers_asked(body: bytes, numbers: NumberRows) -> Asked | None:
-    """Read rows that are lists of numbers in one step, as ``tidegate.oip.usual`` does.
-
-    ``None`` for all other bodies; what is read, ``instances_asked`` would read alike.
-
-    Raises:
-        MalformedRequestError, UnsupportedParameterError, BadOptionError: Its rows are as they
-            should be, and its parameters are not.
-    """
-    if len(body) > UNCOUNTED_BYTES:
-        return None
-    try:
-        wire = _NUMBERS_DECODER.decode(body)
-    except msgspec.DecodeError:
-        return None
-    values = numbers.pack_each(wire.instances)
-    if values is None:
-        return None
-    parameters = wire.parameters or {}
-    check_parameters(parameters)
-    inputs = {numbers.name: values}
-    return Asked(inputs=inputs, rows=len(values), outputs=(), parameters=parameters)
 
 
 def _with_bytes(instance: object) -> object:
