@@ -118,7 +118,7 @@ async def test_a_store_that_never_answers_is_asked_once_and_is_said_to_be_away()
         )
         assert it.host.alias_reads["risk", "failed"] == pytest.approx(1_000 / 31, abs=2)
         assert it.versions.reads == 1
-        assert it.host.loading == ["aliases of risk"]
+        assert (it.host.loading, it.host.asking) == ([], ["aliases of risk"])
         with pytest.raises(PartUnavailableError, match=r"within 30 s \(version of other@stable\)"):
             await it.host.load(ModelRef.parse("other"))
         assert it.shelf.answers() == 7
@@ -127,3 +127,28 @@ async def test_a_store_that_never_answers_is_asked_once_and_is_said_to_be_away()
         it.versions.move("risk", stable=8)
         await asyncio.sleep(1 + BRING_S + 0.1)
         assert it.shelf.answers() == 8
+
+
+async def test_what_the_store_says_to_a_question_that_was_given_up_is_old_and_is_asked_anew() -> (
+    None
+):
+    async with hosting(follow_s=None) as it:
+        it.versions.read_s = 100
+        with pytest.raises(PartUnavailableError):
+            await it.host.load(ModelRef.parse("risk"))  # at which the store says 7, in 100 s
+        it.versions.move("risk", stable=8)
+        it.versions.read_s = 1
+        await asyncio.sleep(50)
+        assert (await it.host.load(ModelRef.parse("risk"))).version == 8
+        assert (it.shelf.answers(), it.versions.reads) == (8, 2)
+        assert it.host.asking == []
+
+
+async def test_so_is_one_whose_asker_has_left() -> None:
+    async with hosting(follow_s=None) as it:
+        it.versions.read_s = 10
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(5):
+                await it.host.load(ModelRef.parse("risk"))
+        it.versions.move("risk", stable=8)
+        assert (await it.host.load(ModelRef.parse("risk"))).version == 8

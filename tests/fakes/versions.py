@@ -40,7 +40,7 @@ class FakeVersions:
     give_up_s: float = 0.0
     """What a warm-up that is cancelled takes to end."""
     read_s: float = 0.0
-    """To say where aliases point; 0: at once."""
+    """To say where aliases pointed when it was asked; 0: at once."""
     aliases: dict[str, dict[str, int]] = field(default_factory=dict)
     sizes: Mapping[str, int] = field(default_factory=dict)
     """In bytes, by ``name@version``; 1 for others."""
@@ -59,12 +59,13 @@ class FakeVersions:
         self.revisions[name] += 1
 
     async def pointed(self, name: ModelName) -> Pointed:
+        named = {Alias(a): Version(v) for a, v in self.aliases.get(name, {}).items()}
+        pointed = Pointed(aliases=named, revision=self.revisions[name])
         if self.read_s:
             self.reads += 1
             await _spend(self.read_s)
         self._check(f"aliases {name}")
-        named = {Alias(a): Version(v) for a, v in self.aliases.get(name, {}).items()}
-        return Pointed(aliases=named, revision=self.revisions[name])
+        return pointed
 
     async def resolve(self, ref: ModelRef) -> Pointed:
         pointed = await self.pointed(ref.name)

@@ -21,7 +21,7 @@ from tidegate_realtime.api.served import State
 from tidegate_realtime.api.servers.port import HttpServer
 from tidegate_realtime.api.servers.sockets import claim
 from tidegate_realtime.main.announcing import announcement
-from tidegate_realtime.main.parts import Parts, build_admin, build_parts, build_public_servers
+from tidegate_realtime.main.parts import Host, Parts, build_admin, build_parts, build_public_servers
 from tidegate_realtime.main.starting import Plan
 from tidegate_realtime.main.tallying import report_requests
 from tidegate_realtime.runtime.following import follow_aliases
@@ -206,7 +206,7 @@ async def _close(parts: Parts, failure: Exception | None) -> None:
             await parts.edge.slow_reader.aclose()
     except TimeoutError:
         # No thread can be stopped, and the interpreter would wait for it for ever.
-        given_up = _give_up(parts.host.hosted, parts.host.loading)
+        given_up = _give_up(parts.host)
         os._exit(given_up if failure is None else tell(failure))
 
 
@@ -219,12 +219,14 @@ def tell(failure: Exception) -> int:
     return catching(fail, sys.argv[1:])
 
 
-def _give_up(stuck: Sequence[str], loading: Sequence[str]) -> ExitCode:
-    if stuck:
-        log.error("model_call_stuck", models=stuck, limit_s=CLOSE_LIMIT_S)
+def _give_up(host: Host) -> ExitCode:
+    if host.hosted:
+        log.error("model_call_stuck", models=host.hosted, limit_s=CLOSE_LIMIT_S)
         return ExitCode.FAILED
-    if loading:
-        log.warning("load_abandoned", models=loading, limit_s=CLOSE_LIMIT_S)
+    if host.loading:
+        log.warning("load_abandoned", models=host.loading, limit_s=CLOSE_LIMIT_S)
+    elif host.asking:
+        log.warning("questions_abandoned", questions=host.asking, limit_s=CLOSE_LIMIT_S)
     else:
         log.warning("reading_abandoned", limit_s=CLOSE_LIMIT_S)
     return ExitCode.OK

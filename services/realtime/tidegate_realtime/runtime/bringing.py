@@ -3,7 +3,8 @@
 They run in threads, which nobody can stop. A step that is given up goes on, and is left behind
 here: a fetch is waited for again by the next try, for its files are as good then. What a load
 still brings is closed, and the next try comes after that, so that a version that hangs costs one
-thread however often it is tried. So does a question to the store that it never answers.
+thread however often it is tried. So does a question to the store that it never answers; what it
+says to one that was given up is old by then, and is not listened to.
 """
 
 import asyncio
@@ -52,26 +53,33 @@ class Bringing(Generic[FilesT, HostedT]):
 
     @property
     def hanging(self) -> list[str]:
-        """What goes on in threads: fetches, steps of copies that have ended, questions."""
-        return [*self._fetches, *self._left, *self._questions]
+        """Versions for which something goes on in a thread: fetches, steps of copies that ended."""
+        return [*self._fetches, *self._left]
+
+    @property
+    def asking(self) -> list[str]:
+        """Questions that the store has not answered."""
+        return list(self._questions)
 
     async def ask(self, what: str, question: Callable[[], Coroutine[Any, Any, Pointed]]) -> Pointed:
-        """Ask the store where aliases point, once however often somebody wants to know meanwhile.
+        """Ask the store where aliases point now, once it has answered what was asked before.
 
         Raises:
             PartUnavailableError: It does not answer.
         """
-        asking = self._questions.get(what)
-        if asking is None:
-            asking = self._tasks.create_task(_caught(question()), name=what)
-            self._questions[what] = asking
-            asking.add_done_callback(lambda _: self._questions.pop(what))
-        await asyncio.wait({asking}, timeout=ASK_LIMIT_S)
-        if not asking.done():
+        try:
+            async with asyncio.timeout(ASK_LIMIT_S):
+                while (given_up := self._questions.get(what)) is not None:
+                    await asyncio.wait({given_up})
+                asking = self._tasks.create_task(_caught(question()), name=what)
+                self._questions[what] = asking
+                asking.add_done_callback(lambda _: self._questions.pop(what))
+                await asyncio.wait({asking})
+        except TimeoutError:
             raise PartUnavailableError(
                 f"The store has not answered within {ASK_LIMIT_S:.0f} s ({what}); look at it and "
                 "at the network. What is loaded goes on answering."
-            )
+            ) from None
         return _or_raise(asking.result())
 
     async def fetch(self, copy: Copy) -> FilesT:
@@ -112,16 +120,19 @@ class Bringing(Generic[FilesT, HostedT]):
             raise self.too_slow(copy, "loaded")
         return _or_raise(load.result())
 
-    async def close(self, copy: Copy, hosted: HostedT) -> None:
-        """Release a version that never served, or leave it behind if a call of it hangs."""
+    async def close(self, copy: Copy, hosted: HostedT, *, has_served: bool) -> None:
+        """Release a version: what is bound to it ends first.
+
+        One that never served is left behind if a call of it hangs.
+        """
         closing = self._tasks.create_task(self._close(copy, hosted), name=f"close {copy}")
-        await asyncio.wait({closing}, timeout=CLOSE_LIMIT_S)
+        await asyncio.wait({closing}, timeout=None if has_served else CLOSE_LIMIT_S)
         if not closing.done():
             self._leave(copy, closing)
 
     async def ended(self) -> None:
         """Wait until nothing hangs any more; bound the waiting."""
-        while self.hanging:
+        while self.hanging or self.asking:
             steps = (self._fetches, self._left, self._questions)
             await asyncio.wait([task for each in steps for task in each.values()])
 
@@ -152,11 +163,10 @@ class Bringing(Generic[FilesT, HostedT]):
         try:
             await self._source.close(hosted)
         except Exception as error:  # a bug, which must not take the other models down
-            report_bug(copy, error)
+            _report_bug(copy, error)
 
 
-def report_bug(copy: Copy, error: Exception) -> None:
-    """Say that a version could not be closed."""
+def _report_bug(copy: Copy, error: Exception) -> None:
     log.error("model_not_closed", model=str(copy), exc_info=error)
 
 

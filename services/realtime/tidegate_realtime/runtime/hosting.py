@@ -22,7 +22,7 @@ from tidegate_realtime.core.hosting import Copy, State
 from tidegate_realtime.core.lifecycle import Lifecycle
 from tidegate_realtime.core.lifecycle_commands import Command, Fetch, Leave, Load, Show, WakeAt
 from tidegate_realtime.runtime.alarm import Alarm
-from tidegate_realtime.runtime.bringing import LOAD_LIMIT_NS, Bringing, report_bug
+from tidegate_realtime.runtime.bringing import LOAD_LIMIT_NS, Bringing
 from tidegate_realtime.runtime.hosting_ports import FilesT, HostedT, Shelf, VersionSource
 
 log: Final = get_logger(__name__)
@@ -106,6 +106,11 @@ class ModelHost(Generic[FilesT, HostedT]):
         """Versions that are being fetched or loaded, wanted or not: no thread can be stopped."""
         lives = (str(copy) for copy, life in self._lives.items() if life.hosted is None)
         return list(dict.fromkeys([*lives, *self._bringing.hanging]))
+
+    @property
+    def asking(self) -> list[str]:
+        """What the store is asked and has not answered, wanted or not."""
+        return self._bringing.asking
 
     @property
     def hosted(self) -> list[str]:
@@ -283,10 +288,8 @@ class ModelHost(Generic[FilesT, HostedT]):
             await life.must_leave.wait()
         except Exception as error:  # whatever it is, it ends this copy and nobody who serves
             failure = error
-        if life.hosted is not None and not life.has_served:
-            await self._bringing.close(copy, life.hosted)
-        elif life.hosted is not None:
-            await self._close(copy, life.hosted)
+        if life.hosted is not None:
+            await self._bringing.close(copy, life.hosted, has_served=life.has_served)
         life.hosted = None
         del self._lives[copy]
         if copy.state is State.LEAVING:
@@ -334,12 +337,6 @@ class ModelHost(Generic[FilesT, HostedT]):
             for copy, life in self._lives.items()
             if life.hosted is not None and copy.state is State.READY
         }
-
-    async def _close(self, copy: Copy, hosted: HostedT) -> None:
-        try:
-            await self._source.close(hosted)
-        except Exception as error:  # a bug, which must not take the other models down
-            report_bug(copy, error)
 
     def _on_gone(self, copy: Copy) -> None:
         self._errors.pop(copy, None)
