@@ -1,7 +1,10 @@
-"""Numbers as people read them."""
+"""Numbers and names as people read them."""
 
+from collections.abc import Sequence
 from typing import Final
 
+_LISTED_NAMES: Final = 5
+_MOST_NAME_CHARS: Final = 60
 _THREE_DIGITS: Final = 99.5
 """Rounded, from here on."""
 _MEGABYTE: Final = 1_000_000
@@ -10,6 +13,16 @@ _MEGABYTE: Final = 1_000_000
 def counted(count: int, noun: str) -> str:
     """Return ``1 part``, ``2 parts``, for a noun whose plural is regular."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return ``'a', 'b' and 3 more``: the first names, cut where they are long."""
+    told = [
+        repr(name if len(name) <= _MOST_NAME_CHARS else f"{name[:_MOST_NAME_CHARS]}…")
+        for name in names[:_LISTED_NAMES]
+    ]
+    more = len(names) - len(told)
+    return ", ".join(told) + (f" and {more} more" if more else "")
 
 
 def lasting(seconds: float) -> str:

@@ -14,7 +14,7 @@ from tidegate_batch.core.errors import InputInvalidError, Problem
 from tidegate_batch.core.formats import NAMES, TEXT_FORMATS, ColumnType
 from tidegate_batch.core.planning import RowGroup
 from tidegate_batch.core.records import JobRequest
-from tidegate_batch.core.wording import counted
+from tidegate_batch.core.wording import counted, listed
 from tidegate_batch.pipeline.expecting import (
     ExpectedColumn,
     copied_types,
@@ -24,6 +24,7 @@ from tidegate_batch.pipeline.expecting import (
 from tidegate_batch.pipeline.output import DEAD_LETTER_FACTS, output_schema, prediction_types
 from tidegate_batch.ports import FoundInput, InputShape, RowSource
 
+_WILD: Final = frozenset("*?[")
 _CONCURRENT_FOOTERS: Final = 16
 """10,000 footers one by one would take minutes where a reply takes 20 ms."""
 
@@ -155,7 +156,10 @@ def _find(request: JobRequest, source: RowSource) -> tuple[list[FoundInput], lis
         found |= {file.source: file for file in files}
         if not files:
             kind = f"{NAMES[request.input_format]} file" if request.input_format else "file of rows"
-            problems.append(_problem(pattern, f"at least one {kind}", "none"))
+            none = (
+                "none that matches" if _WILD & set(pattern) else "no such file, and none below it"
+            )
+            problems.append(_problem(pattern, f"at least one {kind}", none))
     problems += [
         _problem(name, "inputs outside of the output", f"the output is {request.output}")
         for name in found
@@ -173,7 +177,9 @@ def _describe(
         except JobError as error:
             return _unreadable(file, error)
         twice = [name for name, count in Counter(shape.schema.names).items() if count > 1]
-        return _problem(file.source, "each column once", f"{twice} twice") if twice else shape
+        return (
+            _problem(file.source, "each column once", f"{listed(twice)} twice") if twice else shape
+        )
 
     with ThreadPoolExecutor(_CONCURRENT_FOOTERS) as threads:
         described = list(zip(found, threads.map(describe, found), strict=True))
@@ -191,19 +197,29 @@ def _unreadable(file: FoundInput, error: JobError) -> Problem:
 
 def _problems_of(file: FoundInput, shape: InputShape, *, manifest: Manifest) -> Iterator[Problem]:
     """Hold the columns that the model reads against what it expects."""
-    for name, expected in expected_columns(manifest).items():
-        if (found := _unlike(name, expected, shape)) is not None:
-            yield _problem(file.source, expected.description, found, column=name)
+    expected = expected_columns(manifest)
+    missing = [name for name in expected if name not in shape.schema.names]
+    others = [name for name in shape.schema.names if name not in expected]
+    but = f", but {listed(others)}" if others else ""
+    if len(missing) == len(expected) and file.format == "csv":
+        but += "; the first line must name the columns, with commas between them"
+    if len(missing) > 1:
+        yield _problem(file.source, f"the columns {listed(missing)}", f"none of them{but}")
+    elif missing:
+        (name,) = missing
+        described = expected[name].description
+        yield _problem(file.source, described, f"no such column{but}", column=name)
+    for name in expected:
+        if name not in missing and (found := _unlike(name, expected[name], shape)):
+            yield _problem(file.source, expected[name].description, found, column=name)
 
 
 def _unlike(name: str, expected: ExpectedColumn, shape: InputShape) -> str | None:
-    if name not in shape.schema.names:
-        return "no such column"
     if name in shape.unreadable:
         return shape.unreadable[name]
     kind = shape.schema.field(name).type
     if not expected.accepts(kind):
-        return str(kind)
+        return f"{kind}; write it as {expected.text_type or pa.binary()}"
     missing = shape.nulls.get(name, 0)
     if missing and not expected.may_be_missing:
         return f"{counted(missing, 'missing value')}, and the column has no default"
