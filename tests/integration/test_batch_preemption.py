@@ -187,7 +187,7 @@ def test_settings_name_the_sources(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "address", ["", "169.254.169.254", "https://x", "http://x/y", "http://x:y"]
+    "address", ["", "169.254.169.254", "https://x", "http://x/y", "http://x:y", "http://[::1"]
 )
 def test_what_is_no_address_of_a_metadata_service_is_refused(address: str) -> None:
     with pytest.raises(SettingError, match=r"batch\.preemption_address"):

@@ -131,8 +131,8 @@ def checked_address(address: str) -> str:
     Raises:
         SettingError: It is no ``http://HOST`` or ``http://HOST:PORT``.
     """
-    parts = urlsplit(address)
     try:
+        parts = urlsplit(address)
         is_one = parts.scheme == "http" and bool(parts.hostname) and parts.path in {"", "/"}
         _ = parts.port
     except ValueError:
