@@ -7,12 +7,14 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from tests.project import ROOT
-from tidegate.keys.access import Access
+from tidegate.cli import run
+from tidegate.keys.access import ANYBODY, Access
 from tidegate_batch.api.app import build_app
 from tidegate_batch.core.states import State
 from tidegate_batch.main.session import Session
@@ -59,6 +61,19 @@ def test_a_nightly_job_is_made_from_nothing_as_the_page_says(tmp_path: Path) -> 
     assert "each row once" in ended.stdout
     assert len(list(tmp_path.glob("scores/date=20*/_SUCCESS"))) == 1
     assert_a_job_is_taken_over_http(over_http, tmp_path)
+
+
+def test_the_description_of_the_page_is_taken_over_http_and_by_the_queue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    (tmp_path / "nightly.toml").write_text(blocks("toml")[0])
+    assert shell(commands()[0], tmp_path).returncode == 0
+    jobs = StoredJobs(Session({}, config=None), roots=())
+    answer, is_new = jobs.submit(tomllib.loads(blocks("toml")[0]), ANYBODY)
+    assert (answer["state"], is_new) == ("submitted", True)
+    assert run(["batch", "submit", "--spec", "nightly.toml", "--queue"]) == 0
 
 
 def assert_a_job_is_taken_over_http(command: str, folder: Path) -> None:

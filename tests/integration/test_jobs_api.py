@@ -100,7 +100,8 @@ def test_a_job_at_work_tells_speed_and_time_left_with_a_range(
     ("changes", "status", "told"),
     [
         ({"modell": "x"}, 400, "modell: no such option; did you mean model?"),
-        ({"engine": "ray"}, 400, "engine: no such option"),
+        ({"store": "elsewhere"}, 400, "store: no such option"),
+        ({"wait": True}, 400, "wait: no such option"),
         ({"chunk_rows": "7"}, 400, "expected a whole number"),
         ({"chunk_rows": 0}, 400, "0 is not in the range"),
         ({"priority": 9}, 400, "9 is not in the range"),

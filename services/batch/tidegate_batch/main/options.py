@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NotRequired, TypedDict, TypeVar
 
 import click
 
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from tidegate_batch.main.session import Answer, Session
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
+
+CREW_OPTIONS: Final = ("engine", "workers")
+"""Those of ``crew_options``; a service has its own, so that a spec's are passed over there."""
 
 
 class Common(TypedDict):

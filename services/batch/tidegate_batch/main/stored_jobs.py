@@ -14,6 +14,7 @@ from tidegate.keys.errors import ForbiddenError
 from tidegate_batch.core.errors import JobNotFoundError
 from tidegate_batch.core.names import job_id_of_token, spec_key
 from tidegate_batch.core.wishes import Wishes
+from tidegate_batch.main.options import CREW_OPTIONS
 from tidegate_batch.main.session import Session, queue_submitted
 from tidegate_batch.main.spec_file import check_spec
 from tidegate_batch.main.submitting import Submit, build_submission, build_wishes
@@ -26,9 +27,7 @@ from tidegate_batch.pipeline.reading_dead_letters import committed_dead_letters,
 from tidegate_batch.pipeline.record import JobRecord
 from tidegate_batch.pipeline.submission import absolute, place_of
 
-_OF_THE_SERVICE: Final = frozenset(
-    {"spec", "json", "config", "store", "engine", "workers", "wait", "queue"}
-)
+_OF_THE_SERVICE: Final = frozenset({"spec", "json", "config", "store", "wait", "queue"})
 """Options of ``submit`` that the service decides."""
 
 
@@ -150,7 +149,8 @@ def _options(wanted: Mapping[str, Any]) -> Submit:
     Raises:
         SettingError: Something cannot be meant, or is missing.
     """
-    given = check_spec(wanted, submit_command, where="the job", without=_OF_THE_SERVICE)
+    meant = {key: value for key, value in wanted.items() if key not in CREW_OPTIONS}
+    given = check_spec(meant, submit_command, where="the job", without=_OF_THE_SERVICE)
     try:
         context = submit_command.make_context("job", [], default_map=given)
     except click.UsageError as error:

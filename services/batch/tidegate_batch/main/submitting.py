@@ -17,7 +17,14 @@ from tidegate_batch.core.formats import (
     OutputFormat,
 )
 from tidegate_batch.core.wishes import NORMAL_PRIORITY, Wishes, parse_finish_by
-from tidegate_batch.main.options import Common, common_options, crew_options, open_session, tell
+from tidegate_batch.main.options import (
+    CREW_OPTIONS,
+    Common,
+    common_options,
+    crew_options,
+    open_session,
+    tell,
+)
 from tidegate_batch.main.spec_file import spec_option
 
 if TYPE_CHECKING:
@@ -207,17 +214,16 @@ def submit(**options: Unpack[Submit]) -> ExitCode:
         wishes=build_wishes(session, options),
     )
     if options["queue"]:
-        answer = queue_submitted(session, submission)
-        tell(answer, options)
-        return ExitCode.OK
+        return tell(queue_submitted(session, submission), options)
     return tell(run_submitted(session, submission, wait=options["wait"]), options)
 
 
 def _refuse_what_has_no_effect(options: Submit) -> None:
     if options["queue"]:
-        others: dict[str, object] = {"--wait": options["wait"], "--engine": options["engine"]}
-        others["--workers"] = options["workers"]
-        if given := [name for name, value in others.items() if value]:
+        source_of = click.get_current_context().get_parameter_source
+        is_typed = {name: source_of(name) is ParameterSource.COMMANDLINE for name in CREW_OPTIONS}
+        others = {"wait": options["wait"], **is_typed}  # a file may be for both kinds of submission
+        if given := [f"--{name}" for name, is_given in others.items() if is_given]:
             raise click.UsageError(
                 f"{' and '.join(given)} would have no effect with --queue: the service decides."
             )
