@@ -8,6 +8,7 @@ from tidegate_realtime.api.metrics import (
     EndedKey,
     GatewayMetrics,
     OutcomeLabel,
+    VersionCounts,
     objective_edges_s,
 )
 
@@ -33,10 +34,8 @@ def test_arrivals_are_the_endings_and_what_is_in_flight() -> None:
     metrics.add_version("risk", "1", LatencyObjective(slo_ms=50))
     for model in ("risk", "risk", "unknown"):
         metrics.arrived(model)
-    metrics.finished(EndedKey("risk", "1", OutcomeLabel.ANSWERED, ""), took_ns=50_000_000)
-    metrics.finished(
-        EndedKey("unknown", "unknown", OutcomeLabel.REJECTED, "model_not_found"), took_ns=1
-    )
+    metrics.versions["risk", "1"].on_answer(50_000_000)
+    metrics.ended_without_version("unknown", OutcomeLabel.REJECTED, "model_not_found")
     assert metrics.arrivals == {"risk": 2, "unknown": 1}
     assert metrics.in_flight == {"risk": 1, "unknown": 0}
     assert sum(metrics.ended.values()) + sum(metrics.in_flight.values()) == 3
@@ -44,24 +43,23 @@ def test_arrivals_are_the_endings_and_what_is_in_flight() -> None:
 
 
 def test_a_version_that_is_loaded_again_goes_on_counting() -> None:
-    metrics, key = GatewayMetrics(), EndedKey("risk", "1", OutcomeLabel.EXPIRED, "deadline_expired")
+    metrics, version, late = GatewayMetrics(), ("risk", "1"), "deadline_expired"
     for _ in range(2):
-        metrics.add_version("risk", "1", LatencyObjective(slo_ms=50))
+        metrics.add_version(*version, LatencyObjective(slo_ms=50))
         metrics.arrived("risk")
-        metrics.finished(key, took_ns=60_000_000)
-    assert metrics.ended == {key: 2}
+        metrics.versions[version].on_end(OutcomeLabel.EXPIRED, late, took_ns=60_000_000)
+    assert metrics.ended == {EndedKey(*version, OutcomeLabel.EXPIRED, late): 2}
     assert metrics.in_flight == {"risk": 0}
     assert metrics.stages["risk", "1"].refused.as_json() == {"count": 2, "ns": 120_000_000}
     assert sum(metrics.durations["risk", "1"].counts) == 2
 
 
 def test_what_the_scheduler_refuses_is_timed_and_what_the_caller_got_wrong_is_not() -> None:
-    metrics = GatewayMetrics()
-    metrics.add_version("risk", "1", LatencyObjective(slo_ms=50))
+    counts = VersionCounts(LatencyObjective(slo_ms=50))
     for reason in ("queue_full", "malformed_json"):
-        metrics.finished(EndedKey("risk", "1", OutcomeLabel.REJECTED, reason), took_ns=1)
-    assert sum(metrics.refusal_times["risk", "1"].counts) == 1
-    assert sum(metrics.durations["risk", "1"].counts) == 0
+        counts.on_end(OutcomeLabel.REJECTED, reason, took_ns=1)
+    assert sum(counts.refusal_times.counts) == 1
+    assert sum(counts.durations.counts) == 0
 
 
 @pytest.mark.field_fault("S-55")

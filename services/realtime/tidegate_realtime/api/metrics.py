@@ -51,8 +51,6 @@ class OutcomeLabel(StrEnum):
 
 
 _REFUSALS: Final = frozenset(REFUSAL_CODES)
-_ANSWERED: Final = OutcomeLabel.ANSWERED
-"""A local name, because looking a member up in its class takes four times as long."""
 
 
 def objective_edges_s(objective: LatencyObjective) -> tuple[float, ...]:
@@ -116,7 +114,7 @@ class VersionCounts:
     def by_label(self) -> Iterator[tuple[OutcomeLabel, str, int]]:
         """Yield each outcome that there was, its reason, and how often."""
         if self.answered:
-            yield _ANSWERED, "", self.answered
+            yield OutcomeLabel.ANSWERED, "", self.answered
         for (outcome, reason), times in self.unanswered.items():
             yield outcome, reason, times
 
@@ -133,6 +131,7 @@ class GatewayMetrics:
         self._traces_stages = traces_stages
         self._arrived: dict[str, int] = {}
         self.versions: dict[tuple[str, str], VersionCounts] = {}
+        """By model and version; whoever knows the version of a request counts its end there."""
         self._unknown: Counter[EndedKey] = Counter()
         self.refusals: Counter[str] = Counter(dict.fromkeys(GUARDS, 0))
         """By code; of requests that are no predictions, which ``ended`` counts."""
@@ -201,21 +200,9 @@ class GatewayMetrics:
         """Count a request whose headers have been read."""
         self._arrived[model] = self._arrived.get(model, 0) + 1
 
-    def finished(self, key: EndedKey, *, took_ns: int) -> None:
-        """Count how it ended.
-
-        Args:
-            key: With a model and version that are served, or ``UNKNOWN``.
-            took_ns: From the last byte of the request to this moment.
-        """
-        if key.version == UNKNOWN:
-            self._unknown[key] += 1
-            return
-        counts = self.versions[key.model, key.version]
-        if key.outcome is _ANSWERED:
-            counts.on_answer(took_ns)
-        else:
-            counts.on_end(key.outcome, key.reason, took_ns=took_ns)
+    def ended_without_version(self, model: str, outcome: OutcomeLabel, reason: str) -> None:
+        """Count how a request ended for which no version was found; see ``versions`` for others."""
+        self._unknown[EndedKey(model, UNKNOWN, outcome, reason)] += 1
 
     def read(self, model: str, version: str, took_ns: int) -> None:
         """Count that a thread has decoded the texts or images of a request, wanted or not."""

@@ -25,7 +25,7 @@ from tidegate_realtime.api.endings import (
 )
 from tidegate_realtime.api.forms import Asked
 from tidegate_realtime.api.judging import kept_objective
-from tidegate_realtime.api.metrics import UNKNOWN, EndedKey, GatewayMetrics, OutcomeLabel
+from tidegate_realtime.api.metrics import UNKNOWN, GatewayMetrics, OutcomeLabel
 from tidegate_realtime.api.poison import PoisonInputError
 from tidegate_realtime.api.quotas import Quotas
 from tidegate_realtime.api.request_ids import RequestIds
@@ -338,8 +338,7 @@ class Scorer:
         ending, served = scored.ending, scored.served
         took_ns = self._clock.now_ns() - scored.arrived_at_ns
         if served is None:
-            key = EndedKey(model, UNKNOWN, ending.outcome, ending.reason)
-            self._metrics.finished(key, took_ns=took_ns)
+            self._metrics.ended_without_version(model, ending.outcome, ending.reason)
             return
         served.use.end()
         counts = self._metrics.versions[served.label]
