@@ -91,6 +91,25 @@ def test_a_pattern_that_means_nothing_is_named(place: Place) -> None:
     assert "*.csv: expected at least one file of rows, found none" in message
 
 
+@pytest.mark.parametrize(
+    ("pattern", "output", "is_refused"),
+    [
+        ("", "scores/day", True),
+        ("/**/*.parquet", "scores", True),
+        ("/*.parquet", "scores", False),
+        ("", "_scores", False),
+    ],
+)
+def test_an_output_that_the_next_night_would_score_is_refused(
+    place: Place, tmp_path: Path, pattern: str, output: str, is_refused: bool
+) -> None:
+    inside = {"inputs": [f"{place.input}{pattern}"], "output": f"{place.input}/{output}"}
+    if is_refused:
+        assert "expected inputs without the output in them" in refusal(place, **inside)
+    else:
+        run_job(place, tmp_path / "cache", **inside)
+
+
 def test_an_output_that_holds_the_inputs_is_refused(place: Place, tmp_path: Path) -> None:
     with pytest.raises(Exception, match=r"already holds|inputs outside of the output"):
         run_job(place, tmp_path / "cache", output=place.input)

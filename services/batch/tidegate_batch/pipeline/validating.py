@@ -12,6 +12,7 @@ from tidegate.artifacts.manifest import Manifest
 from tidegate.errors import JobError
 from tidegate_batch.core.errors import InputInvalidError, Problem
 from tidegate_batch.core.formats import NAMES, TEXT_FORMATS, ColumnType
+from tidegate_batch.core.patterns import matches
 from tidegate_batch.core.planning import RowGroup
 from tidegate_batch.core.records import JobRequest
 from tidegate_batch.core.wording import counted, listed
@@ -165,7 +166,23 @@ def _find(request: JobRequest, source: RowSource) -> tuple[list[FoundInput], lis
         for name in found
         if name.startswith(request.output + "/")
     ]
+    problems += [
+        _problem(pattern, "inputs without the output in them", f"{request.output} in them")
+        for pattern in request.inputs
+        if _reads_output(pattern, request)
+    ]
     return sorted(found.values(), key=lambda file: file.source), problems
+
+
+def _reads_output(pattern: str, request: JobRequest) -> bool:
+    """Say whether the next job with this input would take this one's answers for rows to score."""
+    if request.input_format not in {None, request.output_format}:
+        return False
+    part = f"{request.output}/part.{request.output_format}"
+    if pattern.endswith("/"):
+        below = part.removeprefix(pattern)
+        return below != part and matches(below.split("/"), ["**", "*"])
+    return matches(*(list(filter(None, path.split("/"))) for path in (part, pattern)))
 
 
 def _describe(
