@@ -9,6 +9,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 
 from tests.fixtures.batch_jobs import (
     Place,
@@ -27,6 +28,7 @@ from tidegate_batch.core.lease import LEASE_NS
 from tidegate_batch.core.names import MANIFEST_KEY, ChunkId, JobId, commit_key
 from tidegate_batch.core.records import Driver, dump
 from tidegate_batch.core.states import State
+from tidegate_batch.main import batch
 from tidegate_batch.pipeline.identity import this_process
 from tidegate_batch.pipeline.publishing import read_manifest
 from tidegate_batch.pipeline.record import JobRecord
@@ -133,6 +135,26 @@ def test_a_job_that_is_not_published_has_nothing_to_verify(place: Place, cache: 
     record = stopped_job(place, cache, KeyboardInterrupt())
     with pytest.raises(JobConflictError, match="has published nothing"):
         verify(record, parts=parts_with())
+
+
+def test_a_published_job_whose_manifest_is_gone_is_not_sound(place: Place, cache: Path) -> None:
+    record = run_job(place, cache)
+    Path(place.output, MANIFEST_KEY).unlink()
+    (problem,) = verify(record, parts=parts_with()).problems
+    assert problem == f"_MANIFEST.json in {place.output} is gone, or another job's"
+
+
+def test_an_output_that_is_not_sound_is_told_with_what_to_do(place: Place, cache: Path) -> None:
+    record = run_job(place, cache)
+    part(place, 0).unlink()
+    Path(place.output, "_SUCCESS").unlink()
+    answer = CliRunner().invoke(
+        batch, ["verify", record.job, "--store", place.store], standalone_mode=False
+    )
+    first, *problems, last = answer.stdout.splitlines()
+    assert (answer.return_value, first) == (1, f"job {record.job} is not sound: 2 problems")
+    assert len(problems) == 2
+    assert last.startswith("Restore the output from a backup, or submit the job again")
 
 
 def test_the_status_counts_what_is_committed(place: Place, cache: Path) -> None:

@@ -1,6 +1,6 @@
 """``tidegate batch``: submit a job, look at it, resume it, verify what it wrote; and the rest."""
 
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import click
 
@@ -17,6 +17,9 @@ from tidegate_batch.main.options import (
 )
 from tidegate_batch.main.overseeing import cancel, gc, list_command, watch
 from tidegate_batch.main.submitting import submit
+
+if TYPE_CHECKING:
+    from tidegate_batch.pipeline.verifying import Verdict
 
 
 @click.group(
@@ -62,7 +65,6 @@ def resume(job: str, **options: Unpack[Common]) -> ExitCode:
 @common_options
 def verify(job: str, **options: Unpack[Common]) -> ExitCode:
     """Read all that JOB published again; exits 1 unless every row stands there exactly once."""
-    from tidegate_batch.core.wording import counted
     from tidegate_batch.pipeline.verifying import verify as verify_output
 
     session = open_session(options)
@@ -70,9 +72,6 @@ def verify(job: str, **options: Unpack[Common]) -> ExitCode:
     if options["wait"]:
         session.watch(record)
     verdict = verify_output(record, parts=session.parts)
-    rows, parts = counted(verdict.rows, "row"), counted(verdict.parts, "part")
-    dead = f" and {counted(verdict.rows_dlq, 'dead letter')}" if verdict.rows_dlq else ""
-    sound = f"job {job} is sound: {rows} in {parts}{dead}, each row once"
     emit(
         {
             "job": job,
@@ -83,9 +82,22 @@ def verify(job: str, **options: Unpack[Common]) -> ExitCode:
             "problems": verdict.problems,
         },
         json_to=options["json_to"],
-        text="\n".join(verdict.problems) or sound,
+        text=_describe(verdict),
     )
     return ExitCode.OK if verdict.is_sound else ExitCode.FAILED
+
+
+def _describe(verdict: "Verdict") -> str:
+    from tidegate_batch.core.wording import counted
+
+    if verdict.is_sound:
+        rows, parts = counted(verdict.rows, "row"), counted(verdict.parts, "part")
+        dead = f" and {counted(verdict.rows_dlq, 'dead letter')}" if verdict.rows_dlq else ""
+        return f"job {verdict.job} is sound: {rows} in {parts}{dead}, each row once"
+    lines = [f"job {verdict.job} is not sound: {counted(len(verdict.problems), 'problem')}"]
+    lines += [f"  {problem}" for problem in verdict.problems]
+    lines.append("Restore the output from a backup, or submit the job again, to another --output.")
+    return "\n".join(lines)
 
 
 for command in (submit, estimate, list_command, watch, cancel, gc, dead_letters, retry_dlq):

@@ -11,9 +11,24 @@ import pyarrow.compute as pc
 from tidegate.errors import JobError
 from tidegate.objects.port import ObjectStore
 from tidegate_batch.core.errors import JobConflictError, JobRecordError
-from tidegate_batch.core.names import SUCCESS_KEY, JobId, belongs_to, is_read_by_a_glob
+from tidegate_batch.core.names import (
+    MANIFEST_KEY,
+    SUCCESS_KEY,
+    JobId,
+    belongs_to,
+    is_read_by_a_glob,
+)
 from tidegate_batch.core.planning import PlannedChunk
-from tidegate_batch.core.records import Commit, JobManifest, Part, Plan, PlannedInput
+from tidegate_batch.core.records import (
+    Commit,
+    JobManifest,
+    JobSpec,
+    JobState,
+    Part,
+    Plan,
+    PlannedInput,
+)
+from tidegate_batch.core.states import State
 from tidegate_batch.pipeline.parts import Parts
 from tidegate_batch.pipeline.publishing import read_manifest
 from tidegate_batch.pipeline.reading_dead_letters import DeadRows, dead_rows, read_dead_letters
@@ -50,10 +65,12 @@ def verify(record: JobRecord, *, parts: Parts) -> Verdict:
         JobNotFoundError: The store holds no such job.
         JobConflictError: The job is not published, so there is nothing to verify yet.
     """
-    spec, plan = record.spec(), record.plan()
+    spec, plan, state = record.spec(), record.plan(), record.state()
     output = parts.stores(spec.request.output)
     manifest = read_manifest(output)
     if plan is None or manifest is None or manifest.job != spec.job:
+        if state is not None and state.state is State.PUBLISHED:
+            return _without_manifest(spec, state)
         raise JobConflictError(
             f"job {spec.job} has published nothing to {spec.request.output} yet. See "
             f"'tidegate batch status {spec.job}'."
@@ -70,6 +87,13 @@ def verify(record: JobRecord, *, parts: Parts) -> Verdict:
         parts=len(manifest.parts),
         problems=problems,
     )
+
+
+def _without_manifest(spec: JobSpec, state: JobState) -> Verdict:
+    """Say of a published job that its output has been removed since, or was given to another."""
+    problem = f"{MANIFEST_KEY} in {spec.request.output} is gone, or another job's"
+    rows_dlq = state.rows_dlq or 0
+    return Verdict(job=spec.job, rows=0, rows_dlq=rows_dlq, parts=0, problems=(problem,))
 
 
 class _Check:
