@@ -54,6 +54,24 @@ def test_a_prefix_that_is_no_key_is_refused() -> None:
         open_store("s3://b/a/../c")
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "s3://b/a/../x",
+        "s3://b//a/x",
+        "s3://b/a/../",
+        "in/*/../x.parquet",
+        "in/.tidegate-x.parquet",
+        "in/a\\b.parquet",
+        "in/*\0.parquet",
+        f"s3://b/{'x' * 1025}",
+    ],
+)
+def test_what_no_store_can_hold_is_refused_by_name(url: str) -> None:
+    with pytest.raises(SettingError, match="names nothing that a store can hold"):
+        split_url(url)
+
+
 WITHOUT_BOTO3 = """
 import sys
 sys.modules["boto3"] = None

@@ -1,8 +1,11 @@
 """A job is stopped on purpose, before any reader has seen a row, and can go on later."""
 
+import dataclasses
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from tests.fixtures.batch_jobs import (
@@ -17,8 +20,10 @@ from tests.fixtures.batch_jobs import (
     parts_with,
     run_job,
     stopped_job,
+    write_rows,
 )
 from tidegate.errors import JobError
+from tidegate.objects.opening import open_store
 from tidegate_batch.core.errors import (
     JobCancelledError,
     JobConflictError,
@@ -31,8 +36,10 @@ from tidegate_batch.pipeline.cancelling import cancel
 from tidegate_batch.pipeline.driving import JobDriver
 from tidegate_batch.pipeline.identity import this_process
 from tidegate_batch.pipeline.record import JobRecord
-from tidegate_batch.pipeline.seat import take_seat
+from tidegate_batch.pipeline.seat import Seat, take_seat
 from tidegate_batch.pipeline.submission import submit
+from tidegate_batch.ports import FoundInput, InputShape
+from tidegate_batch.sources.files import FileSource
 
 ROWS = 60
 
@@ -96,15 +103,55 @@ def test_a_driver_at_work_stops_when_its_job_is_cancelled(place: Place, cache: P
 def test_a_driver_notices_long_before_its_next_renewal(place: Place) -> None:
     record, parts = submitted(place), parts_with()
     seat = take_seat(record, this_process(), parts)
-    pause = threading.Event()
     with seat.renewed(every_ns=10 * MINUTE_NS):
         cancel(record, parts, by="a test")
-        for _ in range(500):
-            try:
-                seat.check()
-            except JobCancelledError:
-                return
-            pause.wait(0.01)
+        wait_until_noticed(seat)
+
+
+class SlowToCount(FileSource):
+    """Lets the job be cancelled while it looks into the first file."""
+
+    def __init__(self, cancel_now: Callable[[], None]) -> None:
+        super().__init__(open_store)
+        self._cancel_now = cancel_now
+        self._one_at_a_time = threading.Lock()
+        self.looked_at = 0
+
+    def describe(self, found: FoundInput, *, wanted: pa.Schema) -> InputShape:
+        with self._one_at_a_time:
+            self.looked_at += 1
+            if self.looked_at == 1:
+                self._cancel_now()
+            return super().describe(found, wanted=wanted)
+
+
+def test_a_driver_that_still_looks_at_the_inputs_stops_when_its_job_is_cancelled(
+    place: Place, cache: Path
+) -> None:
+    write_rows(Path(place.input), *[1] * 100)
+    record = submitted(place)
+    seat = take_seat(record, this_process(), parts_with())
+
+    def cancel_now() -> None:
+        cancel(record, parts_with(), by="a test")
+        wait_until_noticed(seat)
+
+    parts = dataclasses.replace(parts_with(), source=(source := SlowToCount(cancel_now)))
+    with pytest.raises(JobCancelledError, match=f"resume {record.job}"):
+        JobDriver(seat, parts=parts, display=SilentDisplay()).prepare()
+    assert source.looked_at < 100
+    assert record.plan() is None
+    assert state_of(record) is State.CANCELLED
+
+
+def wait_until_noticed(seat: Seat) -> None:
+    pause = threading.Event()
+    for _ in range(500):
+        try:
+            seat.check()
+        except JobCancelledError:
+            return
+        pause.wait(0.01)
     pytest.fail("the driver would have gone on")
 
 

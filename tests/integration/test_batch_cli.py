@@ -123,6 +123,27 @@ def test_what_is_wrong_with_the_input_is_said_before_anything_starts(
     assert f"Once that is put right, go on with: tidegate batch resume {JOB}" in message
 
 
+def test_a_night_that_finds_its_job_failed_is_told_so(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(submission(place, "--key", "idd", "--engine", "local", "--wait")) == 1
+    capsys.readouterr()
+    assert run(submission(place, "--key", "idd", "--queue")) == 1
+    told = capsys.readouterr().out
+    assert "is failed" in told
+    assert "jobs serve" not in told
+    assert not Path(place.store, "queue").exists()
+
+
+@pytest.mark.parametrize("name", ["*/../x.parquet", ".tidegate-x.parquet", "a\\b.parquet"])
+def test_an_input_that_no_store_can_hold_is_refused_at_once(
+    place: Place, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    assert run(submission(place, "--input", f"{place.input}/{name}", "--queue")) == 2
+    assert "names nothing that a store can hold" in capsys.readouterr().err
+    assert run(on(place, "status")) == 1, "no job was made"
+
+
 def test_a_model_that_is_not_there_leaves_no_folder_behind(
     place: Place, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -22,6 +22,7 @@ from tests.fixtures.batch_jobs import (
     stopped_job,
 )
 from tidegate.errors import JobError
+from tidegate.objects.opening import open_store
 from tidegate_batch.core.errors import (
     DriverReplacedError,
     JobConflictError,
@@ -30,6 +31,7 @@ from tidegate_batch.core.errors import (
     JobRecordError,
     RowsMismatchError,
 )
+from tidegate_batch.core.formats import InputFormat
 from tidegate_batch.core.lease import LEASE_NS, RENEW_NS
 from tidegate_batch.core.names import state_key
 from tidegate_batch.core.records import Driver, JobFailure
@@ -41,7 +43,8 @@ from tidegate_batch.pipeline.parts import Parts
 from tidegate_batch.pipeline.record import JobRecord
 from tidegate_batch.pipeline.seat import take_seat
 from tidegate_batch.pipeline.submission import submit
-from tidegate_batch.ports import WorkerEvent
+from tidegate_batch.ports import FoundInput, WorkerEvent
+from tidegate_batch.sources.files import FileSource
 
 ROWS = 60
 ELSEWHERE = Driver(host="elsewhere", pid=1, process="elsewhere:1")
@@ -277,6 +280,31 @@ def test_a_resume_that_is_refused_leaves_the_reason_for_which_the_job_failed(
         state = record.state()
         assert state is not None
         assert state.failure == JobFailure(code="rows_mismatch", message="a doubt, on purpose")
+
+
+def test_a_job_that_has_ended_is_not_renewed(record: JobRecord) -> None:
+    seat = take_seat(record, this_process(), parts_with())
+    seat.move(Event.FAILED, failure=JobFailure(code="x", message="on purpose"))
+    ended = record.state()
+    seat.renew()
+    assert record.state() == ended
+
+
+class BrokenSource(FileSource):
+    def find(self, pattern: str, *, kind: InputFormat | None = None) -> list[FoundInput]:
+        raise ZeroDivisionError("a bug, on purpose")
+
+
+def test_a_bug_fails_the_job_with_what_is_known_of_it(record: JobRecord, cache: Path) -> None:
+    parts = dataclasses.replace(parts_with(), source=BrokenSource(open_store))
+    with pytest.raises(ZeroDivisionError):
+        drive(record, parts, cache)
+    state = record.state()
+    assert state is not None
+    assert state.state is State.FAILED
+    assert state.failure is not None
+    assert state.failure.code == "internal"
+    assert "ZeroDivisionError: a bug, on purpose" in state.failure.message
 
 
 def test_a_state_that_nobody_can_read_stops_the_driver_with_its_reason(

@@ -27,6 +27,7 @@ from tidegate.cli import run
 from tidegate.errors import JobError
 from tidegate.objects.opening import open_store
 from tidegate_batch.core.names import JobId, attempts_prefix, job_id_of_token
+from tidegate_batch.pipeline.driving import tidy_if_published
 from tidegate_batch.pipeline.submission import submit
 
 ROWS = 1000
@@ -264,3 +265,18 @@ def test_an_output_without_its_manifest_is_left_alone(
     assert run(["batch", "gc", "--store", place.store, "--json"]) == 1
     (unseen,) = answer(capsys)["unseen"]
     assert published.job in unseen
+
+
+def test_a_resume_removes_nothing_of_an_output_without_its_manifest(
+    place: Place, cache: Path
+) -> None:
+    record = run_job(place, cache)
+    loser = leave_attempt(place.output, record.job)
+    manifest = Path(place.output, "_MANIFEST.json")
+    body = manifest.read_bytes()
+    manifest.unlink()
+    assert tidy_if_published(record, parts_with())
+    assert loser.exists()
+    manifest.write_bytes(body)
+    assert tidy_if_published(record, parts_with())
+    assert not loser.exists()

@@ -8,7 +8,7 @@ from urllib.request import url2pathname
 
 from tidegate.errors import SettingError
 from tidegate.objects.local import LocalObjectStore
-from tidegate.objects.port import InvalidKeyError, ObjectStore
+from tidegate.objects.port import InvalidKeyError, ObjectStore, check_key
 
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")  # one slash: "s3:/b" is a slip
 _S3: Final = "s3://"
@@ -76,8 +76,18 @@ def split_url(url: str) -> tuple[str, str]:
     written has no wildcards.
 
     Raises:
-        SettingError: The URL has another scheme, or no bucket.
+        SettingError: The URL has another scheme, no bucket, or a key that no store can hold.
     """
+    store, key = _split(url)
+    try:
+        if key:
+            check_key(key.removesuffix("/"))
+    except InvalidKeyError as error:
+        raise SettingError(f"{url!r} names nothing that a store can hold: {error}") from error
+    return store, key
+
+
+def _split(url: str) -> tuple[str, str]:
     if url.startswith(_S3):
         bucket, _, key = url.removeprefix(_S3).partition("/")
         if not bucket:

@@ -1,4 +1,4 @@
-"""``queue/<job>.json``: a job that waits for a service to drive it, and whose turn is next."""
+"""``queue/<job>.<revision>.json``: a job that waits for a service, and whose turn is next."""
 
 from collections.abc import Iterable
 from enum import StrEnum
@@ -22,8 +22,8 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """1 highest, 2 normal, 3 bulk."""
     queued_at: str
     revision: int
-    """Of the job's state when it was queued; 0 without one. A job that had been stopped by then
-    is to be resumed; one that is stopped at a later revision has ended again."""
+    """Of the state that the job is to be resumed from, if it had been stopped when it was queued;
+    0 if not. One that is stopped at another revision has ended again."""
 
 
 class Turn(StrEnum):
@@ -35,9 +35,23 @@ class Turn(StrEnum):
     OVER = "over"
 
 
-def queue_key(job: JobId) -> str:
-    """Return the object that keeps a job in the queue."""
-    return f"{QUEUE_PREFIX}{job}.json"
+def places_prefix(job: JobId) -> str:
+    """Return what the names of a job's places in the queue begin with."""
+    return f"{QUEUE_PREFIX}{job}."
+
+
+def queue_key(job: JobId, revision: int) -> str:
+    """Return the object that keeps a job in the queue.
+
+    A job that is queued again gets another, so that whoever removes what is over never removes
+    what was queued meanwhile.
+    """
+    return f"{places_prefix(job)}{revision}.json"
+
+
+def revision_to_resume(state: JobState | None) -> int:
+    """Return the revision that a job is to be queued with."""
+    return state.revision if state is not None and state.state in STOPPED else 0
 
 
 def decide(waiting: Waiting, state: JobState | None, *, is_driver_dead: bool) -> Turn:

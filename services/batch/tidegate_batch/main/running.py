@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from tidegate.errors import TidegateError
@@ -14,12 +15,16 @@ from tidegate_batch.core.records import JobState
 from tidegate_batch.core.waiting import Turn, Waiting, decide
 from tidegate_batch.pipeline.identity import is_surely_gone
 from tidegate_batch.pipeline.parts import Parts
-from tidegate_batch.pipeline.queueing import leave_queue, waiting_jobs
+from tidegate_batch.pipeline.queueing import give_up, leave_queue, waiting_jobs
 from tidegate_batch.pipeline.record import JobRecord
 
 _log = get_logger(__name__)
 _LONGEST_PAUSE_S: Final = 60
 """Between two starts of one job whose driver dies at once."""
+
+_MOST_STARTS: Final = 20
+"""Of one job that does not get on meanwhile. With the pauses that is a quarter of an hour, longer
+than a driver waits for a store that is away."""
 
 Start = Callable[[JobId], int]
 """Starts a process that drives a job, and returns its pid."""
@@ -36,6 +41,19 @@ def has_ended(pid: int) -> bool:
 
 def leave_untold(_: JobId) -> None:
     """Tell nobody of a job that is over."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Starts:
+    """How often a job was begun since it last got on."""
+
+    count: int
+    progress: object
+
+
+def _progress(record: JobRecord, state: JobState | None) -> object:
+    """Return what differs once a job has got on."""
+    return (state.moves, len(record.committed_chunks())) if state else None
 
 
 class QueueRunner:
@@ -69,7 +87,7 @@ class QueueRunner:
         self._is_over = is_over
         self._own: dict[JobId, int] = {}
         self._leases: dict[JobId, LeaseWatch] = {}
-        self._starts: dict[JobId, int] = {}
+        self._starts: dict[JobId, _Starts] = {}
         self._not_before_ns: dict[JobId, int] = {}
 
     @property
@@ -90,14 +108,14 @@ class QueueRunner:
         job = JobId(waiting.job)
         if job in self._own:
             return
-        state = JobRecord(self._store, job).state()
+        record = JobRecord(self._store, job)
+        state = record.state()
         match decide(waiting, state, is_driver_dead=self._is_dead(job, state)):
             case Turn.OVER:
-                leave_queue(self._store, job)
-                self._on_over(job)
-                self._forget(job)
+                leave_queue(self._store, waiting)
+                self._let_go(job)
             case Turn.START if len(self._own) < self._concurrent:
-                self._begin(job)
+                self._begin(record, waiting, state)
             case Turn.START | Turn.WAIT:
                 return
 
@@ -110,16 +128,23 @@ class QueueRunner:
         seen = self._leases[job] = before.observe(state.revision, now_ns)
         return is_surely_gone(state.driver) or seen.is_expired(now_ns)
 
-    def _begin(self, job: JobId) -> None:
-        now_ns = self._parts.clock.now_ns()
+    def _begin(self, record: JobRecord, waiting: Waiting, state: JobState | None) -> None:
+        job, now_ns = record.job, self._parts.clock.now_ns()
         if now_ns < self._not_before_ns.get(job, now_ns):
             return
-        starts = self._starts[job] = self._starts.get(job, 0) + 1
+        before, now = self._starts.get(job), _progress(record, state)
+        starts = before.count + 1 if before and before.progress == now else 1
+        if starts > _MOST_STARTS:
+            give_up(record, waiting, state, self._parts)
+            self._let_go(job)
+            return
         pause_s = min(2**starts, _LONGEST_PAUSE_S)
         self._not_before_ns[job] = now_ns + pause_s * NS_PER_SECOND
         self._own[job] = self._start(job)
+        self._starts[job] = _Starts(count=starts, progress=now)  # one that failed is no start
         _log.info("job_begun", job_id=job, pid=self._own[job], starts=starts)
 
-    def _forget(self, job: JobId) -> None:
+    def _let_go(self, job: JobId) -> None:
+        self._on_over(job)
         for known in (self._leases, self._starts, self._not_before_ns):
             known.pop(job, None)

@@ -11,7 +11,7 @@ import click
 
 from tidegate.cli.options import config_option, store_option
 from tidegate.cli.output import examples
-from tidegate.errors import PartUnavailableError, SettingError
+from tidegate.errors import SettingError, TidegateError
 from tidegate.observability import get_logger
 from tidegate_batch.main.options import Common, crew_options, open_session
 
@@ -162,11 +162,12 @@ def _claim(host: str, port: int) -> socket.socket:
 
 
 def _runner(session: "Session", concurrent: int) -> "QueueRunner":
+    from tidegate.objects.opening import open_store
     from tidegate_batch.main.running import QueueRunner
 
     telling = ThreadPoolExecutor(1, "telling")  # for jobs that ended without a driver
     return QueueRunner(
-        session.parts.stores(session.store_url),
+        open_store(session.store_url),  # without patience: the next look comes, or SIGTERM has
         session.parts,
         on_over=lambda job: telling.submit(session.notify, session.record(job)),
         start=lambda job: session.start_driver(job, log=session.log_of(job)),
@@ -179,6 +180,6 @@ async def _look_after(runner: "QueueRunner") -> None:
     while True:
         try:
             await asyncio.to_thread(runner.look)
-        except PartUnavailableError as error:
+        except TidegateError as error:
             _log.warning("queue_not_seen", reason=str(error))
         await asyncio.sleep(_LOOK_S)

@@ -162,13 +162,7 @@ class Session:
             JobDriver(seat, parts=self.parts, display=display).prepare()
             seat.leave()
         log = self.log_of(record.job)
-        try:
-            pid = self.start_driver(record.job, log=log)
-        except OSError as error:
-            raise SettingError(
-                f"the log {log} cannot be written: {error.strerror}. Set cache_dir to a folder "
-                f"that can, then 'tidegate batch resume {record.job}'."
-            ) from error
+        pid = self.start_driver(record.job, log=log)
         self._wait_for_driver(record, pid, log)
         return Answer(status=status_of(record), log=log)
 
@@ -176,13 +170,19 @@ class Session:
         """Start a process of its own that drives a job to its end, and return its pid.
 
         Raises:
-            OSError: Its log cannot be written.
+            SettingError: Its log cannot be written.
         """
         options = ["--store", self.store_url, "--wait", "--engine", self.batch.engine]
         options += ["--config", str(self.config)] if self.config else []
         options += ["--workers", str(self.batch.workers)] if self.batch.workers else []
-        log.parent.mkdir(parents=True, exist_ok=True)
-        return _start_alone(["batch", "resume", job, *options], log=log)
+        try:
+            log.parent.mkdir(parents=True, exist_ok=True)
+            return _start_alone(["batch", "resume", job, *options], log=log)
+        except OSError as error:
+            raise SettingError(
+                f"no driver could be started with the log {log}: {error.strerror}. Let cache_dir "
+                f"be a folder that can be written, then 'tidegate batch resume {job}'."
+            ) from error
 
     def log_of(self, job: JobId) -> Path:
         """Return where a driver that was started here writes."""
@@ -254,9 +254,9 @@ def is_taken_up(status: JobStatus) -> bool:
 def queue_submitted(session: Session, submission: Submission) -> Answer:
     """Make a job, or find it by its client token, and leave it to a service."""
     record = submit(submission, store_url=session.store_url, parts=session.parts)
-    if status_of(record).state not in ENDED:
-        with suppress(JobDrivenError):  # found by its token, and somebody is at it
-            enqueue(record, session.parts)
+    if status_of(record).state in ENDED:  # found by its token: what to do about it is said
+        return session.look(record)
+    enqueue(record, session.parts)
     return replace(session.look(record), is_queued=True)
 
 

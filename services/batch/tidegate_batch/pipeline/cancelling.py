@@ -2,19 +2,23 @@
 
 One compare-and-swap of the state, from any of the three states in which no reader can have seen a
 row. A driver looks at the state twice a second and ends its workers when it finds that it has
-moved; whatever a zombie commits after that is one chunk less for the next driver.
+moved; whatever a zombie commits after that is one chunk less for the next driver. A job that was
+stopped before and waits to be resumed is taken out of the queue.
 """
 
 from tidegate_batch.core.errors import JobCancelledError, JobConflictError, JobPublishedError
 from tidegate_batch.core.records import JobFailure, JobState
-from tidegate_batch.core.states import Event, State
+from tidegate_batch.core.states import STOPPED, Event, State
 from tidegate_batch.pipeline.parts import Parts
+from tidegate_batch.pipeline.queueing import take_out
 from tidegate_batch.pipeline.record import JobRecord
 from tidegate_batch.pipeline.seat import first_state
 
 
 def cancel(record: JobRecord, parts: Parts, *, by: str) -> JobState:
     """Cancel a job, however far it is before it publishes; again changes nothing.
+
+    A job that was stopped before and waits to be resumed leaves the queue, and stays as it is.
 
     Args:
         record: The job's.
@@ -24,7 +28,8 @@ def cancel(record: JobRecord, parts: Parts, *, by: str) -> JobState:
     Raises:
         JobNotFoundError: The store holds no such job.
         JobPublishedError: Its output stands already.
-        JobConflictError: It is being published, has failed, or was superseded.
+        JobConflictError: It is being published, was superseded, or has failed and waits in no
+            queue.
     """
     record.spec()
     reason = JobFailure(code=JobCancelledError.code, message=f"cancelled by {by}")
@@ -35,8 +40,10 @@ def cancel(record: JobRecord, parts: Parts, *, by: str) -> JobState:
         _refuse(record, now.state)
         return now.moved(Event.CANCELLED, parts.now(), failure=reason)
 
-    before = record.state() or record.put_state(first_state(parts))
-    return before if before.state is State.CANCELLED else record.change_state(cancelled)
+    before = record.state() or record.put_state(first_state())
+    if before.state in STOPPED and (take_out(record, before) or before.state is State.CANCELLED):
+        return before
+    return record.change_state(cancelled)
 
 
 def _refuse(record: JobRecord, state: State) -> None:

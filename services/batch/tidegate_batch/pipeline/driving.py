@@ -21,6 +21,7 @@ from tidegate_batch.pipeline.planning import make_plan, refuse_changes
 from tidegate_batch.pipeline.publishing import Publication
 from tidegate_batch.pipeline.record import JobRecord
 from tidegate_batch.pipeline.seat import Seat
+from tidegate_batch.pipeline.stopping import stopped_by
 from tidegate_batch.ports import Display, Engine, NoticeSetup, WorkerSetup
 
 
@@ -97,7 +98,7 @@ class JobDriver:
         return Finished(manifest=manifest, rows_scored=rows_scored, took_ns=took_ns)
 
     def _prepare(self) -> Plan:
-        url = self._record.store.url
+        url, parts = self._record.store.url, stopped_by(self._seat.check, self._parts)
         claim = OutputClaim(
             self._spec, record=self._record, stores=self._parts.stores, at=self._parts.now()
         )
@@ -105,10 +106,11 @@ class JobDriver:
         if plan is None:
             claim.claim()
             self._display.stage("checking the inputs")
-            plan = self._record.put_plan(make_plan(self._spec, parts=self._parts, store_url=url))
+            plan = self._record.put_plan(make_plan(self._spec, parts=parts, store_url=url))
         else:
             claim.confirm()
-            refuse_changes(self._spec, plan, parts=self._parts, store_url=url)
+            refuse_changes(self._spec, plan, parts=parts, store_url=url)
+        self._seat.check()
         if self._seat.state is State.VALIDATING:
             self._seat.move(Event.PLANNED)
         return plan
@@ -177,11 +179,15 @@ class JobDriver:
             self._record_end(Event.FAILED, self._seat.failure_before or _failure_of(error))
             raise
         except TidegateError as error:
+            self._seat.check()  # whoever was stopped was not stopped by what it met then
             self._record_end(Event.FAILED, _failure_of(error))
             raise
         except KeyboardInterrupt:
             reason = JobFailure(code="interrupted", message="its driver was interrupted")
             self._record_end(Event.CANCELLED, reason)
+            raise
+        except Exception as error:  # a bug: the next driver would meet it again, and for ever
+            self._record_end(Event.FAILED, _failure_of_bug(error))
             raise
 
     def _record_end(self, event: Event, failure: JobFailure) -> None:
@@ -191,6 +197,14 @@ class JobDriver:
 
 def _failure_of(error: TidegateError) -> JobFailure:
     return JobFailure(code=error.code, message=str(error))
+
+
+def _failure_of_bug(error: Exception) -> JobFailure:
+    return JobFailure(
+        code=TidegateError.code,
+        message=f"its driver failed for a reason that is no fault of the job: "
+        f"{type(error).__name__}: {error}. A resume goes on from what is committed.",
+    )
 
 
 def publication_of(record: JobRecord, parts: Parts) -> Publication:

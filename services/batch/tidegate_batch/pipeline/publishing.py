@@ -107,13 +107,15 @@ class Publication:
         return manifest
 
     def clean_up(self) -> None:
-        """Remove all attempts but the dead letters that the manifest names."""
+        """Remove all attempts but the dead letters that the manifest names, if it stands."""
+        manifest = self.standing_manifest()
+        if manifest is None:  # moved or deleted by hand: nothing is known
+            return
         for key in list(self._output.keys(attempts_prefix(self._job))):
             self._output.delete(key)
-        manifest = self.standing_manifest()
-        named = {part.key for part in manifest.dead_letters} if manifest else set()
+        named = {part.key for part in manifest.dead_letters}
         for key in list(self._record.store.keys(dead_letters_prefix(self._job))):
-            if manifest and key not in named:
+            if key not in named:
                 self._record.store.delete(key)
 
     def _make_parts(self, commits: Sequence[Commit]) -> JobManifest | None:

@@ -51,7 +51,7 @@ class Seat:
         self._parts = parts
         self._state = state
         self._lost: TidegateError | None = None
-        self._one_change = threading.Lock()
+        self._one_change = threading.RLock()
         """The renewing thread must not put back an older state than the last move's."""
 
     @property
@@ -74,10 +74,15 @@ class Seat:
     def renew(self) -> None:
         """Show every observer that this driver is alive: the revision grows.
 
+        That of a job that has ended stays, since whoever tells of the end or queues the job again
+        goes by it.
+
         Raises:
             DriverReplacedError: As for ``move``.
         """
-        self._change(lambda now: now)
+        with self._one_change:
+            if self.state not in ENDED:
+                self._change(lambda now: now)
 
     def leave(self) -> None:
         """Let somebody else drive on, at once."""
@@ -177,8 +182,8 @@ def take_seat(record: JobRecord, driver: Driver, parts: Parts) -> Seat:
     """
     watch: LeaseWatch | None = None
     while True:
-        seen = record.state() or record.put_state(first_state(parts))
-        _refuse_to_resume(record, seen)
+        seen = record.state() or record.put_state(first_state())
+        refuse_to_resume(record, seen)
         now_ns = parts.clock.now_ns()
         first_look = watch is None
         watch = (watch or LeaseWatch(revision=seen.revision, since_ns=now_ns)).observe(
@@ -194,12 +199,9 @@ def take_seat(record: JobRecord, driver: Driver, parts: Parts) -> Seat:
         parts.pause(_LOOK_NS)
 
 
-def first_state(parts: Parts, driver: Driver | None = None) -> JobState:
-    """Return the state that a job begins in."""
-    start = JobState(
-        state=State.VALIDATING, epoch=0, driver=None, revision=0, write_ids=(), moves=()
-    )
-    return start.driven_by(driver)
+def first_state() -> JobState:
+    """Return the state that a job begins in, before anybody drives it."""
+    return JobState(state=State.VALIDATING, epoch=0, driver=None, revision=0, write_ids=())
 
 
 def _is_free(state: JobState) -> bool:
@@ -227,7 +229,13 @@ class _MovedMeanwhileError(Exception):
     """Somebody changed the state between a look and the decision made upon it."""
 
 
-def _refuse_to_resume(record: JobRecord, state: JobState) -> None:
+def refuse_to_resume(record: JobRecord, state: JobState) -> None:
+    """Refuse a job that no driver could move on.
+
+    Raises:
+        JobPublishedError: Nothing is left to do.
+        JobConflictError: It was superseded, or has lost committed rows.
+    """
     if state.state is State.PUBLISHED:
         raise JobPublishedError(f"job {record.job} is published; nothing is left to do")
     if state.state is State.SUPERSEDED:

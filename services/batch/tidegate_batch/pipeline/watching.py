@@ -10,10 +10,10 @@ from tidegate_batch.core.errors import JobNotDrivenError
 from tidegate_batch.core.lease import LeaseWatch
 from tidegate_batch.core.records import Driver, JobFailure, JobSpec, JobState, PinnedModel, Plan
 from tidegate_batch.core.states import ENDED, STOPPED, State
-from tidegate_batch.core.waiting import queue_key
 from tidegate_batch.pipeline.identity import is_surely_gone
 from tidegate_batch.pipeline.pacing import Pace, PaceWatch
 from tidegate_batch.pipeline.parts import Parts
+from tidegate_batch.pipeline.queueing import is_queued
 from tidegate_batch.pipeline.record import JobRecord
 from tidegate_batch.ports import Display
 
@@ -129,7 +129,7 @@ def watch(record: JobRecord, *, parts: Parts, display: Display) -> JobStatus:
         now_ns, revision = parts.clock.now_ns(), state.revision if state else 0
         seen = (seen or LeaseWatch(revision=revision, since_ns=now_ns)).observe(revision, now_ns)
         is_dead = status.driver_is == "gone" or seen.is_expired(now_ns)
-        if is_dead and record.store.head(queue_key(record.job)) is None:
+        if is_dead and not is_queued(record):
             raise JobNotDrivenError(
                 f"job {spec.job} is {status.state}, and nobody drives it any more. Go on with "
                 f"'tidegate batch resume {spec.job}'."
