@@ -17,7 +17,7 @@ from tests.fixtures.batch_jobs import (
     run_job,
     table,
 )
-from tidegate.errors import DigestMismatchError, ModelNotFoundError
+from tidegate.errors import DigestMismatchError, ModelNotFoundError, SettingError
 from tidegate.ids import ModelRef
 from tidegate_batch.core.errors import InputInvalidError, JobConflictError, Problem
 from tidegate_batch.core.names import job_id_of_token
@@ -108,6 +108,23 @@ def test_an_output_that_the_next_night_would_score_is_refused(
         assert "expected inputs without the output in them" in refusal(place, **inside)
     else:
         run_job(place, tmp_path / "cache", **inside)
+
+
+def test_a_link_that_leads_out_of_the_input_is_a_problem_of_the_input(
+    place: Place, tmp_path: Path
+) -> None:
+    pq.write_table(table(range(3)), tmp_path / "outside.parquet")
+    link = Path(place.input, "linked.parquet")
+    link.symlink_to(tmp_path / "outside.parquet")
+    assert f"{link} leads out of {place.input} through a symbolic link" in refusal(place)
+
+
+@pytest.mark.parametrize("below", ["", "/below"])
+def test_an_output_that_is_a_file_is_named(place: Place, tmp_path: Path, below: str) -> None:
+    file = tmp_path / "base.csv"
+    file.write_text("a,b")
+    with pytest.raises(SettingError, match=f"--output {file}{below} .*: {file} is a file"):
+        run_job(place, tmp_path / "cache", output=f"{file}{below}")
 
 
 def test_an_output_that_holds_the_inputs_is_refused(place: Place, tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from tidegate.objects.durable import (
     write_flushed,
 )
 from tidegate.objects.port import (
+    LinkLeadsOutError,
     ObjectChangedError,
     ObjectHead,
     Refused,
@@ -198,7 +199,7 @@ class LocalObjectStore:
         target = Path(os.path.realpath(path))
         if target.is_relative_to(self._root):
             return path
-        raise StoreUnavailableError(
+        raise LinkLeadsOutError(
             f"{path} leads out of {self.url} through a symbolic link, to {target}; only links that "
             "stay below it are followed. Replace the link by what it points to, or name that place "
             "itself."

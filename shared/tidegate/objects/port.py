@@ -73,6 +73,10 @@ class StoreUnavailableError(PartUnavailableError):
     """The store could not be asked: unreachable, credentials refused, disk full, and so on."""
 
 
+class LinkLeadsOutError(StoreUnavailableError):
+    """A symbolic link leads out of the store; asking again changes nothing about it."""
+
+
 class StoreBusyError(StoreUnavailableError):
     """The store throttled, was overloaded, or did not answer: a later try may well succeed."""
 

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
@@ -63,6 +64,7 @@ def submit(submission: Submission, *, store_url: str, parts: Parts) -> JobRecord
     asked = spec_of(submission, store=store, parts=parts)
     job, token = JobId(asked.job), asked.client_token
     spec = at_its_output(asked, like=asked)
+    _refuse_a_file(spec.request.output)
     check_conditional_writes(store)
     check_conditional_writes(parts.stores(spec.request.output))
     record = JobRecord(store, job)
@@ -153,6 +155,15 @@ def place_of(url: str) -> str:
     """
     bare = url.rstrip("/")
     return absolute(f"{bare}/" if bare else url).rstrip("/")
+
+
+def _refuse_a_file(output: str) -> None:
+    places = () if "://" in output else (output, *map(str, Path(output).parents))
+    for place in filter(os.path.isfile, places):
+        raise SettingError(
+            f"--output {output} cannot be a folder: {place} is a file. Name a folder that is empty "
+            "or not there yet."
+        )
 
 
 def _difference(standing: JobSpec, again: JobSpec) -> str:

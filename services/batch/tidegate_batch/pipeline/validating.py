@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from tidegate.artifacts.manifest import Manifest
 from tidegate.errors import JobError
+from tidegate.objects.port import LinkLeadsOutError
 from tidegate_batch.core.errors import InputInvalidError, Problem
 from tidegate_batch.core.formats import NAMES, TEXT_FORMATS, ColumnType
 from tidegate_batch.core.patterns import matches
@@ -153,6 +154,9 @@ def _find(request: JobRequest, source: RowSource) -> tuple[list[FoundInput], lis
             files = source.find(pattern, kind=request.input_format)
         except JobError as error:
             problems.append(_problem(pattern, "files of one format", str(error)))
+            continue
+        except LinkLeadsOutError as error:
+            problems.append(_problem(pattern, "links to places below it", str(error)))
             continue
         found |= {file.source: file for file in files}
         if not files:
