@@ -12,6 +12,7 @@ from tidegate_batch.core.formats import OUTPUT_FORMATS, OutputFormat
 from tidegate_batch.sinks.files import FileSink
 
 UTC = dt.UTC
+BINARY = [pa.binary(), pa.large_binary(), pa.binary_view(), pa.binary(2)]
 VALUES: list[tuple[str, "pa.Array[Any]", object, str]] = [
     ("int64", pa.array([2**63 - 1]), 2**63 - 1, "9223372036854775807"),
     ("uint64", pa.array([2**64 - 1], pa.uint64()), 2**64 - 1, "18446744073709551615"),
@@ -53,6 +54,21 @@ def test_a_line_of_json_holds_the_value(values: "pa.Array[Any]", wanted: object)
 @pytest.mark.parametrize(("values", "field"), [(v, f) for _, v, _, f in VALUES])
 def test_a_field_of_csv_holds_the_value(values: "pa.Array[Any]", field: str) -> None:
     assert encoded(values, "csv") == f'"x"\n{field}\n'
+
+
+@pytest.mark.parametrize("kind", BINARY)
+@pytest.mark.parametrize("output", OUTPUT_FORMATS)
+def test_a_batch_in_which_every_value_is_missing_fits_the_others(
+    kind: pa.DataType, output: OutputFormat
+) -> None:
+    schema = pa.schema([("x", kind)])
+    columns = [pa.array(values, kind) for values in ([b"ab"], [None], [None, b"cd"])]
+    batches = [pa.RecordBatch.from_arrays([column], schema=schema) for column in columns]
+    file = FileSink().encode(schema, iter(batches), kind=output)
+    assert file.rows == 4
+    texts = {"csv": b'"x"\n"YWI="\n\n\n"Y2Q="\n', "parquet": file.body}
+    lines = b'{"x":"YWI="}\n{"x":null}\n{"x":null}\n{"x":"Y2Q="}\n'
+    assert file.body == texts.get(output, lines)
 
 
 @pytest.mark.parametrize("kind", OUTPUT_FORMATS)

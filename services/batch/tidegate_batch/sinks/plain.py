@@ -21,7 +21,8 @@ def plain_column(column: "pa.Array[Any]") -> "pa.Array[Any]":
         return column.cast(pa.string())
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or _is_other_binary(kind):
         values = column.to_pylist()
-        return pa.array([None if v is None else base64.b64encode(v).decode() for v in values])
+        texts = [None if value is None else base64.b64encode(value).decode() for value in values]
+        return pa.array(texts, type=pa.string())
     return column
 
 
