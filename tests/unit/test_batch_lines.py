@@ -36,6 +36,15 @@ def test_a_slice_knows_where_it_stands() -> None:
     assert (rows.line(2).number, rows.line(2).text) == (11, "ccc")
 
 
+def test_a_slice_behind_a_row_that_was_shortened_knows_where_it_stands() -> None:
+    content = b"a\n" + b"x" * (3 << 20) + b"\nb\nc\n"
+    rows = cutter(content).take(9, 9 << 20)
+    assert rows is not None
+    part = rows.slice(1, 4).slice(1, 3)
+    assert (part.content, part.start.line) == (b"b\nc\n", 3)
+    assert content[part.start.offset :] == b"b\nc\n"
+
+
 @pytest.mark.parametrize("length", [(1 << 20) + 1, 3 << 20, (4 << 20) + 17])
 def test_behind_a_row_that_is_too_long_the_marks_are_right(length: int) -> None:
     content = b"a\n" + b"x" * length + b"\nb\nc\n"

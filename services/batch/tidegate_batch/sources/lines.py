@@ -36,6 +36,8 @@ class Rows:
     """``(rows,)``: where in ``content`` each row ends, its line end included."""
     start: Mark
     """Where ``content`` begins."""
+    shortened: tuple[tuple[int, int], ...] = ()
+    """Rows that were too long, counted within the file, and the bytes that each has less here."""
 
     def __len__(self) -> int:
         return len(self.ends)
@@ -51,21 +53,29 @@ class Rows:
 
     def slice(self, first: int, end: int) -> "Rows":
         """Return the rows from ``first`` up to ``end``, which is not among them."""
-        begin = self._begin(first)
-        mark = Mark(
-            row=self.start.row + first,
-            line=self.start.line + self.content.count(b"\n", 0, begin),
-            offset=self.start.offset + begin,
+        begin, stop, start = self._begin(first), int(self.ends[end - 1]), self.mark(first)
+        return Rows(
+            content=self.content[begin:stop],
+            ends=self.ends[first:end] - begin,
+            start=start,
+            shortened=tuple(one for one in self.shortened if one[0] >= start.row),
         )
-        stop = int(self.ends[end - 1])
-        return Rows(content=self.content[begin:stop], ends=self.ends[first:end] - begin, start=mark)
+
+    def mark(self, place: int) -> Mark:
+        """Return where a row begins; of the place behind the last row, where that one ends."""
+        begin, row = self._begin(place), self.start.row + place
+        lacking = sum(size_bytes for short, size_bytes in self.shortened if short < row)
+        return Mark(
+            row=row,
+            line=self.start.line + self.content.count(b"\n", 0, begin),
+            offset=self.start.offset + begin + lacking,
+        )
 
     def line(self, place: int) -> Line:
         """Return where a row stands, and its text as far as it is kept."""
-        begin = self._begin(place)
         kept = self.row(place)[: 4 * MOST_LINE_CHARS].rstrip(b"\r\n")
         return Line(
-            number=self.start.line + self.content.count(b"\n", 0, begin),
+            number=self.mark(place).line,
             text=kept.decode("utf-8", errors="replace")[:MOST_LINE_CHARS],
         )
 
@@ -88,7 +98,7 @@ class RowCutter:
         self._begin = 0  # of the next row, in the content
         self._ends: Ends = NO_ENDS
         self._has_ended = False
-        self._dropped: list[tuple[int, int]] = []
+        self._shortened: list[tuple[int, int]] = []
 
     @property
     def row(self) -> int:
@@ -119,15 +129,16 @@ class RowCutter:
         return enough or bool(len(self._ends) and self._ends[-1] - self._begin > size_bytes)
 
     def _cut(self, rows: int) -> Rows:
-        begin, end, start = self._begin, int(self._ends[rows - 1]), self._next
-        content, ends = self._content[begin:end], self._ends[:rows] - begin
-        self._begin, self._ends = end, self._ends[rows:]
-        after = start.row + rows
-        offset = start.offset + end - begin
-        while self._dropped and self._dropped[0][0] < after:
-            offset += self._dropped.pop(0)[1]
-        self._next = Mark(row=after, line=start.line + content.count(b"\n"), offset=offset)
-        return Rows(content=content, ends=ends, start=start)
+        begin, end = self._begin, int(self._ends[rows - 1])
+        cut = Rows(
+            content=self._content[begin:end],
+            ends=self._ends[:rows] - begin,
+            start=self._next,
+            shortened=tuple(one for one in self._shortened if one[0] < self.row + rows),
+        )
+        self._begin, self._ends, self._next = end, self._ends[rows:], cut.mark(rows)
+        self._shortened = self._shortened[len(cut.shortened) :]
+        return cut
 
     def _fill(self) -> None:
         """Read on, twice as much each time that a row goes on, so that looking again is cheap."""
@@ -154,7 +165,7 @@ class RowCutter:
             dropped += len(line)
             if line.endswith(b"\n"):
                 break
-        self._dropped.append((self.row + len(self._ends), dropped))
+        self._shortened.append((self.row + len(self._ends), dropped))
         return np.array([kept + 1], dtype=np.int64)
 
 
