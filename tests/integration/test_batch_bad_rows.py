@@ -39,7 +39,7 @@ from tidegate_batch.pipeline.record import JobRecord
 from tidegate_batch.pipeline.submission import submit
 from tidegate_batch.pipeline.verifying import verify
 from tidegate_batch.ports import Assignment, BadRow, Committed, Line, ReadRows, WorkerSetup
-from tidegate_batch.sources.parquet import ParquetSource
+from tidegate_batch.sources.files import FileSource
 
 MISSING = (None, 1.0)
 UNKNOWN = (1e6, 1.0)
@@ -317,7 +317,7 @@ def _say_another_row(record: JobRecord, file: Path) -> None:
         document.write_bytes(msgspec.json.encode(content))
 
 
-class LineSource(ParquetSource):
+class LineSource(FileSource):
     """Says of some rows that they were malformed lines."""
 
     malformed = frozenset({2, 3, 17})

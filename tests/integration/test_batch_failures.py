@@ -42,7 +42,7 @@ from tidegate_batch.pipeline.record import JobRecord
 from tidegate_batch.pipeline.seat import take_seat
 from tidegate_batch.pipeline.submission import submit
 from tidegate_batch.ports import Assignment, ReadRows, Refused, WorkerEvent, WorkerLost, WorkerSaid
-from tidegate_batch.sources.parquet import ParquetSource
+from tidegate_batch.sources.files import FileSource
 
 ROWS = 200
 
@@ -226,7 +226,7 @@ class MeddlingEngine(InlineEngine):
         return super()._work()
 
 
-class ShortSource(ParquetSource):
+class ShortSource(FileSource):
     """Yields fewer rows than the footer promises."""
 
     def read(

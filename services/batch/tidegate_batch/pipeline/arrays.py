@@ -26,8 +26,7 @@ def to_numpy(column: "pa.Array[Any]", *, name: str) -> Array:
     Raises:
         SignatureMismatchError: Lists differ in length, or one is missing; text is no UTF-8.
     """
-    if isinstance(column, pa.DictionaryArray):
-        column = column.dictionary_decode()
+    column = decoded(column)
     if _is_list(column.type):
         return _stack(column, name=name)
     if pa.types.is_integer(column.type) and column.null_count:  # Arrow would make floats of them
@@ -40,6 +39,11 @@ def to_numpy(column: "pa.Array[Any]", *, name: str) -> Array:
         raise _no_text(name) from error
 
 
+def decoded(column: "pa.Array[Any]") -> "pa.Array[Any]":
+    """Undo a dictionary, which each batch may have another of, and which slices keep whole."""
+    return column.dictionary_decode() if isinstance(column, pa.DictionaryArray) else column
+
+
 def require_text(column: "pa.Array[Any]", *, name: str) -> None:
     """Make sure that a column's text is text, which files do not.
 
@@ -50,9 +54,8 @@ def require_text(column: "pa.Array[Any]", *, name: str) -> None:
     Raises:
         SignatureMismatchError: A value is no UTF-8.
     """
-    if isinstance(column, pa.DictionaryArray):
-        column = column.dictionary_decode()
-    if not _is_text(column.type):
+    column = decoded(column)
+    if not is_text(column.type):
         return
     try:
         column.validate(full=True)
@@ -66,7 +69,10 @@ def _no_text(name: str) -> SignatureMismatchError:
     )
 
 
-def _is_text(kind: pa.DataType) -> bool:
+def is_text(kind: pa.DataType) -> bool:
+    """Say whether values of a type are text, be it by way of a dictionary."""
+    if isinstance(kind, pa.DictionaryType):
+        return is_text(kind.value_type)
     return (
         pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
     )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tidegate.errors import TidegateError
 from tidegate.objects.port import ObjectStore
-from tidegate_batch.core.names import JobId, attempts_prefix, belongs_to, job_prefix
+from tidegate_batch.core.names import JobId, attempts_prefix, belongs_to, dead_letters_prefix
 from tidegate_batch.core.states import State
 from tidegate_batch.pipeline.listing import KnownJob, known_jobs
 from tidegate_batch.pipeline.parts import Parts
@@ -73,7 +73,7 @@ def _beside_the_manifest(job: KnownJob, parts: Parts) -> Iterator[tuple[ObjectSt
         return
     named = {part.key for part in manifest.parts}
     yield from ((output, key) for key in output.keys(attempts_prefix(name)) if key not in named)
-    if lost := list(job.record.store.keys(_dead_letters(name))):
+    if lost := list(job.record.store.keys(dead_letters_prefix(name))):
         named = _named_dead_letters(job)
         yield from ((job.record.store, key) for key in lost if key not in named)
 
@@ -88,8 +88,4 @@ def _of_the_superseded(job: KnownJob, parts: Parts) -> Iterator[tuple[ObjectStor
     """Yield everything that only this job can have written, under the output it lost."""
     output, name = parts.stores(job.spec.request.output), JobId(job.spec.job)
     yield from ((output, key) for key in output.keys("") if belongs_to(key, name))
-    yield from ((job.record.store, key) for key in job.record.store.keys(_dead_letters(name)))
-
-
-def _dead_letters(job: JobId) -> str:
-    return f"{job_prefix(job)}dead_letters/"
+    yield from ((job.record.store, key) for key in job.record.store.keys(dead_letters_prefix(name)))

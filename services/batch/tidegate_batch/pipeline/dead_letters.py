@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 
 from tidegate_batch.core.records import PinnedModel
 from tidegate_batch.pipeline.answering import FailedRow
+from tidegate_batch.pipeline.arrays import decoded
 from tidegate_batch.pipeline.fitting import joined
 from tidegate_batch.pipeline.output import DEAD_LETTER_FACTS, with_facts
 from tidegate_batch.ports import Line, ReadRows
@@ -80,7 +81,7 @@ class DeadLetterBox:
         places = pa.array([letter.place for letter in letters], type=pa.int64())
         names = [name for name in batch.schema.names if name not in DEAD_LETTER_FACTS]
         columns: dict[str, pa.Array[Any]] = {
-            name: _plain(batch.column(name)).take(places) for name in names
+            name: decoded(batch.column(name)).take(places) for name in names
         }
         facts: Mapping[str, Sequence[object]] = {
             **{name: [value] * len(letters) for name, value in self._facts.items()},
@@ -115,8 +116,3 @@ def _unanswered(rows: ReadRows, failed: Sequence[FailedRow]) -> list[_Letter]:
         )
         for row in failed
     ]
-
-
-def _plain(column: "pa.Array[Any]") -> "pa.Array[Any]":
-    """Undo a dictionary, which would be copied as a whole for a row or two."""
-    return column.dictionary_decode() if isinstance(column, pa.DictionaryArray) else column

@@ -10,6 +10,7 @@ from tidegate.artifacts.manifest import Column, Manifest
 from tidegate.tensors.datatypes import DATATYPES
 from tidegate.tensors.signature import TensorSpec
 from tidegate_batch.core.formats import ColumnType
+from tidegate_batch.pipeline.arrays import is_text
 from tidegate_batch.pipeline.output import PROVENANCE, prediction_types
 
 _Predicate: TypeAlias = Callable[[pa.DataType], bool]
@@ -89,7 +90,7 @@ def _of_column(column: Column) -> ExpectedColumn:
         "number": ("numbers", _is_number, pa.float64()),
         "integer": ("integers", pa.types.is_integer, pa.int64()),
         "boolean": ("booleans", pa.types.is_boolean, pa.bool_()),
-        "category": ("text", _is_text, pa.string()),
+        "category": ("text", is_text, pa.string()),
     }
     description, accepts, text_type = kinds[column.type]
     return ExpectedColumn(
@@ -135,19 +136,11 @@ def _scalars_for(numpy_kind: str) -> _Predicate:
         return _is_number
     if numpy_kind in "iu":
         return pa.types.is_integer
-    return pa.types.is_boolean if numpy_kind == "b" else _is_text
+    return pa.types.is_boolean if numpy_kind == "b" else is_text
 
 
 def _is_number(kind: pa.DataType) -> bool:
     return pa.types.is_integer(kind) or pa.types.is_floating(kind)
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    if isinstance(kind, pa.DictionaryType):
-        return _is_text(kind.value_type)
-    return (
-        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-    )
 
 
 def _is_binary(kind: pa.DataType) -> bool:
@@ -160,7 +153,7 @@ def _is_binary(kind: pa.DataType) -> bool:
 
 
 _TEXT: Final = ExpectedColumn(
-    description="text", accepts=_is_text, may_be_missing=False, text_type=pa.string()
+    description="text", accepts=is_text, may_be_missing=False, text_type=pa.string()
 )
 _IMAGE: Final = ExpectedColumn(
     description="the bytes of images", accepts=_is_binary, may_be_missing=False, text_type=None

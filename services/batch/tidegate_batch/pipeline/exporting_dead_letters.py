@@ -9,7 +9,6 @@ from typing import Any, BinaryIO, Final
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tidegate.errors import SettingError
@@ -141,17 +140,12 @@ def _not_published(record: JobRecord, state: JobState | None) -> JobConflictErro
 
 
 def _as_input(table: pa.Table) -> pa.Table:
-    places = [] if RETRIED[0] in table.schema.names else zip(RETRIED, _PLACE, strict=True)
-    columns: dict[str, pa.ChunkedArray[Any]] = {name: _plain(table[old]) for name, old in places}
-    kept = [name for name in table.schema.names if name not in DEAD_LETTER_FACTS]
-    return pa.table({**{name: table[name] for name in kept}, **columns})
-
-
-_PLACE: Final = ("_source", "_row_index")
-
-
-def _plain(column: "pa.ChunkedArray[Any]") -> "pa.ChunkedArray[Any]":
-    return pc.cast(column, pa.string()) if pa.types.is_dictionary(column.type) else column
+    columns = {name: table[name] for name in table.schema.names if name not in DEAD_LETTER_FACTS}
+    source, row_index = RETRIED
+    if source not in columns:
+        columns[source] = table["_source"].cast(pa.string())
+        columns[row_index] = table["_row_index"]
+    return pa.table(columns)
 
 
 def _put_retry(record: JobRecord, chunk: ChunkId, table: pa.Table) -> None:

@@ -4,7 +4,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from contextlib import closing
 from itertools import accumulate
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from tidegate_batch.core.errors import InputInvalidError, Problem
 from tidegate_batch.core.records import PlannedInput
 from tidegate_batch.core.wording import counted
+from tidegate_batch.pipeline.arrays import decoded
 from tidegate_batch.ports import RowSource
 
 _READ_ROWS: Final = 65_536
@@ -59,15 +60,10 @@ def _keys(
     )
     keys = []
     for rows in read:
-        values = [_plain(rows.batch.column(name)) for name in columns.names]
+        values = [decoded(rows.batch.column(name)) for name in columns.names]
         at = pa.array(rows.row_index + start)
         keys.append(pa.RecordBatch.from_arrays([*values, at], names=[*columns.names, _AT]))
     return keys
-
-
-def _plain(column: "pa.Array[Any]") -> "pa.Array[Any]":
-    """Undo a dictionary, since each batch may have one of its own."""
-    return column.dictionary_decode() if isinstance(column, pa.DictionaryArray) else column
 
 
 def _problems(

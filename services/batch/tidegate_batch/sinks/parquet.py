@@ -6,7 +6,6 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tidegate_batch.core.formats import OutputFormat
 from tidegate_batch.ports import EncodedRows
 
 _COMPRESSION: Final = "zstd"
@@ -16,13 +15,7 @@ _ROW_INDEX: Final = "_row_index"
 class ParquetSink:
     """Encodes a chunk's rows in memory: a chunk is small, and then its digest is known too."""
 
-    def encode(
-        self,
-        schema: pa.Schema,
-        batches: Iterable[pa.RecordBatch],
-        *,
-        kind: OutputFormat = "parquet",
-    ) -> EncodedRows:
+    def encode(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> EncodedRows:
         """Write all batches as one row group."""
         stream = pa.BufferOutputStream()
         table = pa.Table.from_batches(list(batches), schema=schema)

@@ -7,10 +7,8 @@ from typing import BinaryIO, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tidegate_batch.core.formats import InputFormat
 from tidegate_batch.core.planning import CHUNK_BYTES, RowGroup
 from tidegate_batch.ports import FoundInput, InputShape, Stores
-from tidegate_batch.sources.finding import find_files
 from tidegate_batch.sources.grouped import GroupedFile, GroupedReader, explaining
 
 _LARGE_GROUP_BYTES: Final = CHUNK_BYTES
@@ -26,10 +24,6 @@ class ParquetSource(GroupedReader):
 
     def __init__(self, stores: Stores) -> None:
         super().__init__(stores, "parquet", _open_parquet)
-
-    def find(self, pattern: str, *, kind: InputFormat | None = None) -> list[FoundInput]:
-        """List the files that a pattern means, all of them Parquet; see ``find_files``."""
-        return find_files(pattern, suffix=".parquet", stores=self._stores)
 
     def describe(self, found: FoundInput, *, wanted: pa.Schema) -> InputShape:
         """Read the footer: schema, row groups, and missing values where they are counted."""
