@@ -11,6 +11,7 @@ from tests.fixtures.batch_jobs import (
     assert_each_row_once,
     new_place,
     parts_with,
+    published_rows,
     run_job,
     table,
 )
@@ -53,9 +54,13 @@ def test_several_columns_may_name_a_row_together(place: Place, tmp_path: Path) -
         run_job(place, tmp_path / "cache", unique_key=True, key=["id", "note"])
 
 
-def test_without_the_option_nobody_looks(place: Place, tmp_path: Path) -> None:
+def test_without_the_option_each_row_is_answered_whatever_its_key(
+    place: Place, tmp_path: Path
+) -> None:
     pq.write_table(table([3]), Path(place.input, "rows-02.parquet"))
     run_job(place, tmp_path / "cache")
+    found = published_rows(place.output).sort_by("id")
+    assert found["id"].to_pylist() == sorted([*range(50), 3])
 
 
 def test_unique_keys_without_a_key_are_refused(place: Place) -> None:
