@@ -84,6 +84,8 @@ class BackendError(TidegateError):
     """The model runtime failed, or returned what it must not."""
 
     code = "model_failed"
+    may_blame_row: ClassVar[bool] = True
+    """Whether a row can be to blame: not for a lack of memory, nor for a lost device."""
 
 
 class PartUnavailableError(TidegateError):

@@ -9,6 +9,7 @@ from tests.fakes.driving import NUMBERS, answers, in_ms, numbers, outcomes_of, s
 from tests.fakes.loop_clock import LoopClock
 from tidegate.errors import BackendError, SettingError
 from tidegate.inference.arrays import Tensors
+from tidegate.inference.runner import DeviceLostError, OutOfMemoryError
 from tidegate.units import ms_to_ns
 from tidegate_realtime.core.cap import Cap
 from tidegate_realtime.core.limits import BatchLimits
@@ -102,6 +103,51 @@ async def test_one_row_that_makes_the_model_raise_fails_alone() -> None:
     assert isinstance(outcomes[2], Failed)
     assert outcomes[2].poison_row == 1
     assert driver.statistics().poison_rows == 1
+
+
+async def test_a_row_that_memory_does_not_suffice_for_is_not_to_blame() -> None:
+    def model(inputs: Tensors) -> BatchResult:
+        if 13.0 in inputs["input"]:
+            raise OutOfMemoryError("no memory is left")
+        return {"output": inputs["input"]}
+
+    driver = await warmed_up(FakeBackend(took_s=took_s, model=model), slo_ms=100)
+    first = send(driver, first=500, within_ms=100)
+    others = [send(driver, rows=2, first=number, within_ms=100) for number in (10, 12, 14)]
+    outcomes = await outcomes_of(first, *others)
+    assert answers(outcomes[1]) == [10, 11]
+    assert answers(outcomes[3]) == [14, 15]  # a smaller batch fits
+    assert isinstance(outcomes[2], Failed)
+    assert (outcomes[2].error.code, outcomes[2].poison_row) == ("out_of_memory", None)
+    assert answers(await send(driver, first=20, within_ms=100)) == [20]
+    alone = await send(driver, first=13, within_ms=100)  # after a batch that ended well
+    assert isinstance(alone, Failed)
+    assert alone.poison_row is None
+    assert driver.statistics().poison_rows == 0
+
+
+async def test_a_batch_that_lost_its_device_is_not_run_again() -> None:
+    lost = False
+
+    def model(inputs: Tensors) -> BatchResult:
+        if lost:
+            raise DeviceLostError("an illegal memory access")
+        return {"output": inputs["input"]}
+
+    backend = FakeBackend(took_s=took_s, model=model)
+    driver = await warmed_up(backend, slo_ms=100)
+    first = send(driver, first=500, within_ms=100)
+    others = [send(driver, first=number, within_ms=100) for number in (10, 12, 14)]
+    await first
+    lost, calls = True, len(backend.begun)
+    outcomes = await outcomes_of(*others)
+    assert [
+        (each.error.code, each.poison_row) for each in outcomes if isinstance(each, Failed)
+    ] == [("device_lost", None)] * 3
+    assert len(backend.begun) == calls  # the one that ran when the device was lost
+    alone = await send(driver, first=16, within_ms=100)
+    assert isinstance(alone, Failed)
+    assert (len(backend.begun), alone.poison_row) == (calls + 1, None)
 
 
 async def test_a_batch_whose_outputs_have_the_wrong_rows_is_not_run_again() -> None:

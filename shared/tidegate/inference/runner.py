@@ -45,12 +45,14 @@ class OutOfMemoryError(BackendError):
     """Memory did not suffice for this batch; a smaller one may fit, the same one will not."""
 
     code = "out_of_memory"
+    may_blame_row = False
 
 
 class DeviceLostError(BackendError):
     """The device failed in a way that leaves this process unable to use it ever again."""
 
     code = "device_lost"
+    may_blame_row = False
 
 
 class RunControl:

@@ -4,7 +4,8 @@ A batch that raises is run again in halves, and a half that raises in halves of 
 row fails alone: at most log2(b) more times for each row, and twice that many runs in all, because
 a backend that fails whatever it is given must not be asked for ever. Whether a row that fails alone
 is to blame is known only if another part of its batch has succeeded; if none did, it was the
-backend. A batch of one row has no other part: there the batch before it tells.
+backend. A batch of one row has no other part: there the batch before it tells. Where memory did not
+suffice, smaller parts may fit, and a row that fails alone is not to blame all the same.
 """
 
 from collections.abc import Callable
@@ -44,7 +45,7 @@ class Bisection:
     def on_failed(
         self, batch: Batch, error: BackendError, *, is_hopeless: Callable[[Request], bool]
     ) -> list[Verdict]:
-        """Learn that a batch has failed, where a row may be to blame.
+        """Learn that a batch has failed, of which a part may succeed.
 
         Args:
             batch: It runs no more.
@@ -136,8 +137,9 @@ def _end_part(family: Family) -> list[Verdict]:
     family.parts -= 1
     if family.parts:
         return []
+    is_sound = family.has_succeeded
     return [
-        Verdict([piece], error, piece.first_row if family.has_succeeded else None)
+        Verdict([piece], error, piece.first_row if is_sound and error.may_blame_row else None)
         for piece, error in family.suspects
         if piece.request.state is State.RUNNING
     ]

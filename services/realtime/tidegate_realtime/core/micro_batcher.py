@@ -191,7 +191,7 @@ class MicroBatcher:
             batch: One that was started.
             error: Why it has no outputs.
             now_ns: When that became known.
-            may_rerun: Whether a row may be to blame, so that others would succeed without it.
+            may_rerun: Whether fewer of its rows may succeed.
 
         Raises:
             IllegalTransitionError: The batch is not running.

@@ -13,6 +13,7 @@ from typing import Final, assert_never
 from tidegate.clock import Clock
 from tidegate.errors import BackendError, SettingError
 from tidegate.inference.arrays import Tensors
+from tidegate.inference.runner import DeviceLostError
 from tidegate.observability import get_logger
 from tidegate.tensors.signature import VARIABLE, Signature
 from tidegate.units import Nanoseconds
@@ -371,7 +372,7 @@ class BatchDriver(OnePart):
         if isinstance(result, BackendError):
             if not batch.is_terminated:
                 log.warning("batch_failed", model=self.name, rows=batch.rows, error=str(result))
-            may_rerun = not isinstance(result, UnusableBatchError)
+            may_rerun = not isinstance(result, UnusableBatchError | DeviceLostError)
             commands = self._batcher.on_batch_failed(batch, result, now_ns, may_rerun=may_rerun)
         else:
             if self._overhead is not None:
