@@ -23,6 +23,7 @@ from tidegate_batch.core.errors import InputInvalidError, TooManyBadRowsError
 from tidegate_batch.core.names import job_id_of_token
 from tidegate_batch.core.outlook import Outlook
 from tidegate_batch.pipeline.cancelling import cancel
+from tidegate_batch.pipeline.queueing import waiting_jobs
 from tidegate_batch.pipeline.record import JobRecord
 from tidegate_batch.pipeline.submission import submit
 from tidegate_batch.pipeline.watching import watch
@@ -51,14 +52,16 @@ def stopped(place: Place, cache: Path, reason: BaseException) -> JobRecord:
     return record
 
 
+def a_line(place: Place) -> list[str]:
+    return [
+        *("batch", "submit", "--model", "double@stable", "--input", place.input),
+        *("--output", place.output, "--key", "id", "--store", place.store),
+        *("--client-token", TOKEN, "--chunk-rows", "10"),
+    ]
+
+
 def the_same_line(place: Place, *options: str) -> int:
-    return run(
-        [
-            *("batch", "submit", "--model", "double@stable", "--input", place.input),
-            *("--output", place.output, "--key", "id", "--store", place.store, "--wait"),
-            *("--client-token", TOKEN, "--chunk-rows", "10", "--engine", "local", *options),
-        ]
-    )
+    return run([*a_line(place), "--wait", "--engine", "local", *options])
 
 
 def write_bad_rows(place: Place) -> None:
@@ -74,6 +77,15 @@ def test_the_same_line_finishes_a_job_that_was_interrupted_or_failed(
     stopped(place, tmp_path / "cache", reason)
     assert the_same_line(place, "--workers", "1") == 0
     assert_each_row_once(place.output, ROWS)
+
+
+def test_the_same_line_puts_a_job_that_was_interrupted_into_the_queue_again(
+    place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = stopped(place, tmp_path / "cache", KeyboardInterrupt())
+    assert run([*a_line(place), "--queue"]) == 0
+    assert "It waits for 'tidegate jobs serve'" in capsys.readouterr().out
+    assert [waiting.job for waiting in waiting_jobs(record.store)] == [JOB]
 
 
 def test_the_same_line_leaves_a_job_alone_that_a_person_has_stopped(

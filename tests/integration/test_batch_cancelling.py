@@ -160,7 +160,10 @@ def test_a_job_that_is_being_published_is_completed(place: Place, cache: Path) -
     seat = take_seat(record, this_process(), parts)
     for event in (Event.PLANNED, Event.STARTED, Event.ALL_COMMITTED):
         seat.move(event)
-    with pytest.raises(JobConflictError, match="it is completed"):
+    with pytest.raises(JobConflictError, match=f"it is completed.*batch status {record.job}"):
+        cancel(record, parts, by="a test")
+    seat.leave()
+    with pytest.raises(JobConflictError, match=f"Its driver is gone.*batch resume {record.job}"):
         cancel(record, parts, by="a test")
     assert state_of(record) is State.PUBLISHING
 

@@ -66,6 +66,7 @@ def tell(answer: "Answer", options: Common) -> ExitCode:
     from tidegate_batch.main.telling import describe
 
     emit(answer.as_json(), json_to=options["json_to"], text=describe(answer))
-    if answer.status.failure is not None or answer.is_left_alone:
+    has_failed = answer.status.failure is not None and not answer.is_queued
+    if has_failed or answer.is_left_alone:
         return ExitCode.FAILED
     return ExitCode.DEAD_LETTERS if answer.status.rows_dlq else ExitCode.OK

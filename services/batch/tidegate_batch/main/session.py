@@ -254,7 +254,7 @@ def is_taken_up(status: JobStatus) -> bool:
 def queue_submitted(session: Session, submission: Submission) -> Answer:
     """Make a job, or find it by its client token, and leave it to a service."""
     record = submit(submission, store_url=session.store_url, parts=session.parts)
-    if status_of(record).state in ENDED:  # found by its token: what to do about it is said
+    if not is_taken_up(status_of(record)):  # found by its token: what to do about it is said
         return session.look(record)
     enqueue(record, session.parts)
     return replace(session.look(record), is_queued=True)

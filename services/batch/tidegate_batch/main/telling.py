@@ -9,7 +9,7 @@ from tidegate_batch.core.errors import (
     TooManyBadRowsError,
 )
 from tidegate_batch.core.outlook import Outlook
-from tidegate_batch.core.states import ENDED, State
+from tidegate_batch.core.states import State
 from tidegate_batch.core.wording import counted
 from tidegate_batch.main.session import Answer
 from tidegate_batch.pipeline.pacing import Pace
@@ -67,7 +67,7 @@ def _next_step(answer: Answer) -> list[str]:
         return [f"Watch it with: tidegate batch watch {job}"]
     if answer.status.rows_dlq:
         return [f"See which rows have no answer: tidegate batch dead-letters {job}"]
-    if answer.is_queued and answer.status.state not in ENDED:
+    if answer.is_queued:
         return [f"It waits for 'tidegate jobs serve'. Watch it with: tidegate batch watch {job}"]
     return _way_on(answer.status) if answer.is_left_alone else []
 

@@ -9,6 +9,7 @@ stopped before and waits to be resumed is taken out of the queue.
 from tidegate_batch.core.errors import JobCancelledError, JobConflictError, JobPublishedError
 from tidegate_batch.core.records import JobFailure, JobState
 from tidegate_batch.core.states import STOPPED, Event, State
+from tidegate_batch.pipeline.identity import is_surely_gone
 from tidegate_batch.pipeline.parts import Parts
 from tidegate_batch.pipeline.queueing import take_out
 from tidegate_batch.pipeline.record import JobRecord
@@ -37,7 +38,7 @@ def cancel(record: JobRecord, parts: Parts, *, by: str) -> JobState:
     def cancelled(now: JobState) -> JobState:
         if now.state is State.CANCELLED:
             return now
-        _refuse(record, now.state)
+        _refuse(record, now)
         return now.moved(Event.CANCELLED, parts.now(), failure=reason)
 
     before = record.state() or record.put_state(first_state())
@@ -46,17 +47,19 @@ def cancel(record: JobRecord, parts: Parts, *, by: str) -> JobState:
     return record.change_state(cancelled)
 
 
-def _refuse(record: JobRecord, state: State) -> None:
-    match state:
+def _refuse(record: JobRecord, now: JobState) -> None:
+    match now.state:
         case State.VALIDATING | State.PLANNED | State.RUNNING | State.CANCELLED:
             return
         case State.PUBLISHED:
             raise JobPublishedError(f"job {record.job} is published; nothing is left to cancel")
         case State.PUBLISHING:
+            is_driven = now.driver is not None and not is_surely_gone(now.driver)
             raise JobConflictError(
                 f"job {record.job} is being published: every row is scored, and readers may see "
-                "some already, so it is completed. It takes a moment: see 'tidegate batch status "
-                f"{record.job}'."
+                "some already, so it is completed. "
+                + ("It takes a moment: see" if is_driven else "Its driver is gone, so type")
+                + f" 'tidegate batch {'status' if is_driven else 'resume'} {record.job}'."
             )
         case State.FAILED | State.SUPERSEDED:
-            raise JobConflictError(f"job {record.job} is {state}; nobody works on it any more")
+            raise JobConflictError(f"job {record.job} is {now.state}; nobody works on it any more")
