@@ -1,7 +1,11 @@
 """A busy store is waited for; with pauses that grow, and not for ever."""
 
+import io
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
@@ -10,6 +14,7 @@ from tests.fakes.objects import DiesBefore, Fails, Fault, FaultyObjectStore, Kil
 from tests.fakes.patience import S, Waiting, patient
 from tidegate.objects.patient import PatientObjectStore
 from tidegate.objects.port import (
+    ObjectHead,
     Refused,
     StoreBusyError,
     StoreUnavailableError,
@@ -68,6 +73,120 @@ def test_a_store_that_never_answered_is_not_waited_for() -> None:
     with pytest.raises(StoreBusyError):
         PatientObjectStore(inner, waiting.patience()).head("a")
     assert waiting.pauses_ns == []
+
+
+def test_a_store_that_never_answered_a_listing_is_not_waited_for() -> None:
+    waiting = Waiting()
+    inner = Unlisted("memory://bucket", {})
+    with pytest.raises(StoreBusyError):
+        list(PatientObjectStore(inner, waiting.patience()).keys(""))
+    assert waiting.pauses_ns == []
+
+
+class Unlisted(MemoryObjectStore):
+    """Is asked only once a listing is read, as over a network, and then is away."""
+
+    def keys(self, prefix: str, wanted: Wanted = everything) -> Iterator[str]:
+        raise StoreBusyError("connection refused")
+        yield ""
+
+
+def test_a_store_that_has_answered_somebody_else_is_waited_for() -> None:
+    waiting = Waiting()
+    inner = FaultyObjectStore(
+        MemoryObjectStore("memory://bucket", {"memory://bucket/a": b"x"}), {0: BUSY}
+    )
+    store = PatientObjectStore(inner, waiting.patience(), has_answered=True)
+    assert store.head("a") is not None
+    assert len(waiting.pauses_ns) == 1
+
+
+def test_nobody_queues_behind_a_repeated_call_that_is_slow() -> None:
+    waiting, is_slow, is_over = Waiting(), threading.Event(), threading.Event()
+
+    class Slow(MemoryObjectStore):
+        heads = 0
+
+        def head(self, key: str) -> ObjectHead | None:
+            self.heads += 1
+            if self.heads == 2:  # the first repetition
+                is_slow.set()
+                is_over.wait()
+            if self.heads < 4:
+                raise StoreBusyError("503 SlowDown")
+            return super().head(key)
+
+    inner = Slow("memory://bucket", {"memory://bucket/a": b"x"})
+    store = PatientObjectStore(inner, waiting.patience(), has_answered=True)
+    with ThreadPoolExecutor(1) as threads:
+        slow = threads.submit(store.head, "a")
+        is_slow.wait()
+        try:
+            with pytest.raises(StoreBusyError):
+                store.head("a")  # as a lease is renewed
+            assert inner.heads == 3, "of the calls that are repeated one is made at a time"
+        finally:
+            is_over.set()
+        with pytest.raises(StoreBusyError):
+            slow.result()
+
+
+class Throttled(io.BytesIO):
+    """Throttles some reads, and has lost its place then."""
+
+    def __init__(self, content: bytes, faults: list[StoreUnavailableError]) -> None:
+        super().__init__(content)
+        self.faults = faults
+
+    def read(self, size: int | None = -1) -> bytes:
+        return self._or_fault(super().read(size))
+
+    def readline(self, size: int | None = -1) -> bytes:
+        return self._or_fault(super().readline(size))
+
+    def _or_fault(self, content: bytes) -> bytes:
+        if self.tell() > 2 and self.faults:
+            raise self.faults.pop(0)
+        return content
+
+
+class ThrottledStore(MemoryObjectStore):
+    def __init__(self, content: bytes, *faults: StoreUnavailableError) -> None:
+        super().__init__("memory://bucket", {"memory://bucket/a": content})
+        self.content, self.faults = content, list(faults)
+
+    def open(self, key: str, *, etag: str) -> BinaryIO:
+        return Throttled(self.content, self.faults)
+
+
+@pytest.mark.field_fault("B-33")
+def test_a_read_that_is_throttled_is_repeated_from_where_it_began() -> None:
+    waiting = Waiting()
+    busy = [StoreBusyError("503 SlowDown") for _ in range(3)]
+    store = PatientObjectStore(ThrottledStore(b"one\ntwo\nthree", *busy), waiting.patience())
+    with store.open("a", etag="any") as file:
+        assert [file.read(2), file.readline(), file.read(5), file.read()] == [
+            b"on",
+            b"e\n",
+            b"two\nt",
+            b"hree",
+        ]
+        assert file.seek(4) == file.tell() == 4
+        assert file.read() == b"two\nthree"
+    assert file.closed
+    assert len(waiting.pauses_ns) == 3
+
+
+@pytest.mark.field_fault("B-33")
+@pytest.mark.parametrize("error", [StoreUnavailableError("denied"), StoreBusyError("503")])
+def test_reading_is_no_more_patient_than_any_call(error: StoreUnavailableError) -> None:
+    waiting = Waiting()
+    store = PatientObjectStore(ThrottledStore(b"content", *[error] * 10**4), waiting.patience())
+    with store.open("a", etag="any") as file, pytest.raises(type(error)):
+        file.read()
+    waited_ns = waiting.clock.now_ns()
+    is_busy = isinstance(error, StoreBusyError)
+    assert 600 * S <= waited_ns < 610 * S if is_busy else waited_ns == 0
 
 
 def test_a_write_whose_reply_was_lost_is_refused_when_it_is_repeated() -> None:

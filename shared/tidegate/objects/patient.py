@@ -4,11 +4,12 @@ An adapter repeats a request for as long as one request is worth. A job has long
 store that is restarted or throttles for minutes must not end it.
 """
 
+import io
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Final, Protocol, TypeVar
+from typing import BinaryIO, Final, Protocol, TypeVar, cast
 
 from tidegate.clock import Clock
 from tidegate.objects.port import (
@@ -60,15 +61,20 @@ class PatientObjectStore:
     requests, not more. A store that has never answered is not waited for: a wrong address, say,
     should not take long to be noticed.
 
+    Reading from an open object counts as a call, and a read that failed is repeated from where it
+    began. A local object is left as it is: reading from a disk is never busy.
+
     A write may land although its reply is lost, and is then refused when it is repeated: the
     port says how its callers find out.
     """
 
-    def __init__(self, inner: ObjectStore, patience: Patience) -> None:
+    def __init__(
+        self, inner: ObjectStore, patience: Patience, *, has_answered: bool = False
+    ) -> None:
         self._inner = inner
         self._patience = patience
-        self.has_answered = False
-        """At least once."""
+        self.has_answered = has_answered
+        """At least once, be it to somebody else."""
         self._one_repeat = threading.Lock()
 
     @property
@@ -85,8 +91,11 @@ class PatientObjectStore:
         return self._ask(lambda: self._inner.get(key))
 
     def open(self, key: str, *, etag: str) -> BinaryIO:
-        """As the port says; reading from it is no call to the store, and is not repeated."""
-        return self._ask(lambda: self._inner.open(key, etag=etag))
+        """As the port says."""
+        file = self._ask(lambda: self._inner.open(key, etag=etag))
+        if self._inner.local_path(key) is not None:
+            return file
+        return cast("BinaryIO", _PatientFile(file, self._ask))
 
     def put_if_absent(self, key: str, body: bytes | Path) -> Written | Refused:
         """As the port says."""
@@ -106,45 +115,95 @@ class PatientObjectStore:
 
     def keys(self, prefix: str, wanted: Wanted = everything) -> Iterator[str]:
         """As the port says; a listing that is cut short goes on behind the last key it told."""
-        return self._listed(prefix, wanted, self._ask(lambda: self._inner.keys(prefix, wanted)))
+        return self._listed(prefix, wanted)
+
+    def folders(self, prefix: str) -> Iterator[str]:
+        """As the port says; all of them are asked for at once."""
+        return iter(self._ask(lambda: list(self._inner.folders(prefix))))
 
     def local_path(self, key: str) -> Path | None:
         """As the port says."""
         return self._inner.local_path(key)
 
-    def _listed(self, prefix: str, wanted: Wanted, listing: Iterator[str]) -> Iterator[str]:
+    def _listed(self, prefix: str, wanted: Wanted) -> Iterator[str]:
         last: str | None = None
-        while True:
-            try:
-                for key in listing:
-                    if last is None or key.encode() > last.encode():
-                        last = key
-                        yield key
-            except StoreBusyError:
-                listing = iter(self._ask(lambda: list(self._inner.keys(prefix, wanted))))
-            else:
-                return
+        try:
+            for key in self._inner.keys(prefix, wanted):
+                self.has_answered = True
+                last = key
+                yield key
+        except StoreBusyError as error:
+            if not self.has_answered:
+                raise
+            whole = self._ask_again(lambda: list(self._inner.keys(prefix, wanted)), error)
+        else:
+            self.has_answered = True
+            return
+        yield from (key for key in whole if last is None or key.encode() > last.encode())
 
     def _ask(self, call: Callable[[], _Answer]) -> _Answer:
         try:
             answer = call()
-        except StoreBusyError:
+        except StoreBusyError as error:
             if not self.has_answered:
                 raise
-            return self._ask_again(call)
+            return self._ask_again(call, error)
         self.has_answered = True
         return answer
 
-    def _ask_again(self, call: Callable[[], _Answer]) -> _Answer:
+    def _ask_again(self, call: Callable[[], _Answer], error: StoreBusyError) -> _Answer:
         patience = self._patience
         give_up_at_ns = patience.clock.now_ns() + patience.limit_ns
         pause_ns = _FIRST_PAUSE_NS
-        while True:
+        while patience.clock.now_ns() < give_up_at_ns:
             patience.pause(int(patience.dice.random() * pause_ns))
+            if not self._one_repeat.acquire(blocking=False):
+                continue  # whoever has waited least asks soonest: no lease queues behind slow calls
             pause_ns = min(2 * pause_ns, _LONGEST_PAUSE_NS)
             try:
-                with self._one_repeat:
-                    return call()
-            except StoreBusyError:
-                if patience.clock.now_ns() >= give_up_at_ns:
-                    raise
+                return call()
+            except StoreBusyError as again:
+                error = again
+            finally:
+                self._one_repeat.release()
+        raise error
+
+
+class _PatientFile(io.BufferedIOBase):
+    """An open object whose reads are repeated; it is pinned, so that they give the same bytes."""
+
+    def __init__(self, file: BinaryIO, ask: Callable[[Callable[[], bytes]], bytes]) -> None:
+        self._file = file
+        self._ask = ask
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        return self._file.seek(offset, whence)
+
+    def read(self, size: int | None = -1) -> bytes:
+        return self._from_here(lambda: self._file.read(-1 if size is None else size))
+
+    def readline(self, size: int | None = -1) -> bytes:
+        return self._from_here(lambda: self._file.readline(-1 if size is None else size))
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+    def _from_here(self, read: Callable[[], bytes]) -> bytes:
+        """Read; a try that fails may have moved the file and emptied its buffer."""
+        begin = self._file.tell()
+
+        def from_begin() -> bytes:
+            self._file.seek(begin)
+            return read()
+
+        return self._ask(from_begin)

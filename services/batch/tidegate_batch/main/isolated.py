@@ -21,7 +21,8 @@ def main() -> None:
 
 
 def _load(setup: bytes) -> Model:
-    return load_model(msgspec.json.decode(setup, type=WorkerSetup), build_parts())
+    parts = build_parts(has_answered=True)  # the worker has loaded the same
+    return load_model(msgspec.json.decode(setup, type=WorkerSetup), parts)
 
 
 if __name__ == "__main__":

@@ -31,14 +31,15 @@ _PATIENCE_NS: Final = 600 * NS_PER_SECOND
 commit (``batch.no_commit_limit_ms``, as long) ends the job before, and the workers with it."""
 
 
-def build_parts(*, fault_share: float = 0.0) -> Parts:
+def build_parts(*, fault_share: float = 0.0, has_answered: bool = False) -> Parts:
     """Return the real stores, files, clocks and randomness.
 
     Args:
         fault_share: Of the calls to a store, those that fail on purpose; see the settings.
+        has_answered: The stores have, to whoever started this process: they are waited for.
     """
     clock = SystemClock()
-    stores = partial(_opened, fault_share=fault_share)
+    stores = partial(_opened, fault_share=fault_share, has_answered=has_answered)
     return Parts(
         stores=stores,
         source=FileSource(stores),
@@ -51,16 +52,15 @@ def build_parts(*, fault_share: float = 0.0) -> Parts:
 
 
 @lru_cache(maxsize=64)
-def _opened(url: str, *, fault_share: float) -> ObjectStore:
+def _opened(url: str, *, fault_share: float, has_answered: bool) -> ObjectStore:
     """Open a store once: an S3 client takes tens of milliseconds to make."""
     store = open_store(url)
     if fault_share:
         shares = FaultShares.of_share(fault_share)
         store = RehearsingStore(store, shares, seed=crc32(url.encode()) ^ os.getpid())
     clock, dice = SystemClock(), random.Random()
-    return PatientObjectStore(
-        store, Patience(limit_ns=_PATIENCE_NS, clock=clock, pause=sleep_ns, dice=dice)
-    )
+    patience = Patience(limit_ns=_PATIENCE_NS, clock=clock, pause=sleep_ns, dice=dice)
+    return PatientObjectStore(store, patience, has_answered=has_answered)
 
 
 def build_crew(settings: BatchSettings, *, cache_dir: Path) -> Crew:
