@@ -1,11 +1,13 @@
 """Who may ask ``/v1/jobs`` for what: keys, models, places and hosts."""
 
+import itertools
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from tests.fixtures.batch_jobs import Place, new_place
+from tests.fixtures import onnx_models
+from tests.fixtures.batch_jobs import Place, new_place, publish_as
 from tests.fixtures.jobs_api import record_of, shown, stored_jobs, talk, wanted
 from tidegate.cli import run
 from tidegate.clock.system import SystemClock
@@ -13,6 +15,7 @@ from tidegate.keys.access import Access
 from tidegate.keys.file import add_key
 from tidegate.keys.key import Key, Scope, Token
 from tidegate.keys.ring import Keyring
+from tidegate_batch.core.names import job_id_of_token
 
 ROWS = 40
 
@@ -152,11 +155,65 @@ def test_a_key_reaches_only_the_jobs_of_its_models_and_its_best_priority(
     assert client.get(f"/v1/jobs/{job}", headers=own).json()["state"] == "submitted"
 
 
+ROUTES = (("GET", ""), ("GET", "/dead-letters"), ("POST", "/cancel"), ("POST", "/resume"))
+
+
+def test_jobs_of_another_tenant_are_as_if_they_were_not_there(place: Place, tmp_path: Path) -> None:
+    file = tmp_path / "keys.json"
+    own, also_own, foreign = (shown(file, tenant=tenant) for tenant in ("a", "a", "b"))
+    client = talk(stored_jobs(place), Access(Keyring(file, SystemClock())))
+    job = client.post("/v1/jobs", json=wanted(place), headers=own).json()["job"]
+    assert record_of(place, job).spec().tenant == "a"
+    nobodys = talk(stored_jobs(place)).post("/v1/jobs", json=wanted(place)).json()["job"]
+    for (method, path), hidden in itertools.product(ROUTES, (job, nobodys)):
+        reply = client.request(method, f"/v1/jobs/{hidden}{path}", json={}, headers=foreign)
+        missing = f"/v1/jobs/0123456789abcdef{path}"
+        unknown = client.request(method, missing, json={}, headers=foreign)
+        assert (reply.status_code, reply.json()["code"]) == (404, "job_not_found")
+        assert reply.json()["error"].replace(hidden, "X") == unknown.json()["error"].replace(
+            "0123456789abcdef", "X"
+        )
+    assert client.get("/v1/jobs", headers=foreign).json() == {"jobs": [], "known": 0}
+    for headers in (own, also_own):
+        assert client.get(f"/v1/jobs/{job}", headers=headers).json()["state"] == "submitted"
+        assert client.get("/v1/jobs", headers=headers).json()["known"] == 1
+    assert talk(stored_jobs(place)).get("/v1/jobs").json()["known"] == 2, "nobody has a key"
+
+
+def test_each_tenant_has_client_tokens_of_its_own(place: Place, tmp_path: Path) -> None:
+    file = tmp_path / "keys.json"
+    keys = [shown(file, tenant=tenant) for tenant in ("a", "b")]
+    client = talk(stored_jobs(place), Access(Keyring(file, SystemClock())))
+    jobs = set()
+    for headers, rows in zip(keys, (10, 20), strict=True):
+        asked = wanted(place, client_token="nightly", chunk_rows=rows)
+        first, again = (client.post("/v1/jobs", json=asked, headers=headers) for _ in range(2))
+        assert (first.status_code, again.status_code) == (201, 200)
+        assert first.json()["job"] == again.json()["job"]
+        jobs.add(first.json()["job"])
+    assert len(jobs | {job_id_of_token("nightly")}) == 3
+
+
+def test_a_token_of_a_model_that_the_key_is_not_for_tells_nothing_of_its_job(
+    place: Place, tmp_path: Path
+) -> None:
+    file = tmp_path / "keys.json"
+    own, narrow = shown(file, tenant="a"), shown(file, tenant="a", model="triple")
+    publish_as("triple", place.store, onnx_models.scale(tmp_path / "triple.onnx", by=3))
+    client = talk(stored_jobs(place), Access(Keyring(file, SystemClock())))
+    asked = wanted(place, client_token="nightly")
+    assert client.post("/v1/jobs", json=asked, headers=own).status_code == 201
+    other = {**asked, "model": "triple@stable", "output": "elsewhere"}
+    reply = client.post("/v1/jobs", json=other, headers=narrow)
+    assert (reply.status_code, reply.json()["code"]) == (403, "forbidden")
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (["--host", "0.0.0.0"], "can be reached from outside"),
         (["--host", "0.0.0.0", "--keys-file", "keys.json"], "can be reached from outside"),
+        (["--host", "0.0.0.0", "--keys-file", "keys.json", "--root", "."], "keys_without_tls"),
         (["--host", "example.com"], "is no address"),
         (["--keys-file", "no-such-file"], "there is no such file"),
     ],

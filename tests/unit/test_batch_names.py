@@ -24,6 +24,13 @@ def test_a_client_token_names_one_job_for_ever() -> None:
     assert parse_job_id(job_id_of_token("a")) == "ca978112ca1bbdca"
 
 
+def test_no_tenant_can_name_the_job_of_another_or_of_nobody() -> None:
+    asked = [("ab", "c"), ("a", "bc"), (None, "abc"), (None, "a\0bc"), ("a", ""), (None, "a")]
+    names = {job_id_of_token(token, tenant=tenant) for tenant, token in asked}
+    assert len(names) == len(asked)
+    assert job_id_of_token("c", tenant="ab") == job_id_of_token("c", tenant="ab")
+
+
 @pytest.mark.parametrize("text", ["", "../../etc", "00112233445566A", "00112233445566AA", "x" * 16])
 def test_what_is_no_job_id_never_becomes_a_path(text: str) -> None:
     with pytest.raises(InvalidIdError, match="is no job id"):

@@ -34,6 +34,7 @@ FORMATS: dict[str, type[msgspec.Struct]] = {
     "manifest-dead-letters": JobManifest,
     "spec-text": JobSpec,
     "spec-wishes": JobSpec,
+    "spec-tenant": JobSpec,
     "waiting": Waiting,
     "plan-text": Plan,
     "manifest-text": JobManifest,

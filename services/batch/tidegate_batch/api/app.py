@@ -36,6 +36,7 @@ class Jobs(Protocol):
 
     Raises:
         ForbiddenError: The key of who asks is not for the model of that job.
+        JobNotFoundError: There is no such job, or it is another tenant's.
     """
 
     def submit(self, wanted: Body, who: Principal) -> tuple[Body, bool]:

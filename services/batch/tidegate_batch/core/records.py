@@ -75,6 +75,8 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     request: JobRequest
     model: PinnedModel
     wishes: Wishes = Wishes()
+    tenant: str | None = None
+    """Whose key asked for it over HTTP; ``None`` if none was asked for, or by a command."""
 
 
 class Driver(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -128,6 +128,8 @@ def _check_reach(options: _Serve) -> None:
             "could read and write files here. Add --keys-file (tidegate keys create --file "
             "keys.json --scope jobs --tenant NAME), and --root for each place that jobs may use."
         )
+    if not is_loopback:
+        _log.warning("keys_without_tls", host=options["host"], port=options["port"])
 
 
 def _open_keys(file: Path | None) -> "Keyring | None":

@@ -12,7 +12,7 @@ from tidegate.ids import InvalidIdError
 from tidegate.keys.access import Principal
 from tidegate.keys.errors import ForbiddenError
 from tidegate_batch.core.errors import JobNotFoundError
-from tidegate_batch.core.names import job_id_of_token, spec_key
+from tidegate_batch.core.names import job_id_of_token
 from tidegate_batch.core.wishes import Wishes
 from tidegate_batch.main.options import CREW_OPTIONS
 from tidegate_batch.main.session import Session, queue_submitted
@@ -56,6 +56,7 @@ class StoredJobs:
             chunk_rows=wanted.get("chunk_rows", session.batch.chunk_rows),
             client_token=options["client_token"],
             wishes=_lowered(build_wishes(session, options), who),
+            tenant=_tenant(who),
         )
         _check_model(submission.model.name, who)
         for url in submission.inputs:
@@ -63,17 +64,18 @@ class StoredJobs:
         self._check_root(submission.output, place_of(submission.output))
         self._check_hook(submission.wishes.notify, who)
         token = submission.client_token
-        store = session.parts.stores(session.store_url)
-        is_new = token is None or store.head(spec_key(job_id_of_token(token))) is None
+        is_new = token is None or not self._is_known(token, who)
         try:
             return queue_submitted(session, submission).as_json(), is_new
         except ModelNotFoundError as error:  # its message has the store's place
             raise ModelNotFoundError(f"The store has no model {submission.model}.") from error
 
     def list(self, states: Collection[str], *, limit: int, who: Principal) -> dict[str, Any]:
-        """List the newest jobs, of the models that the key is for."""
+        """List the newest jobs of the key's tenant, of the models that it is for."""
         store = self._session.parts.stores(self._session.store_url)
-        jobs, known = list_jobs(store, states=states, models=who.models, limit=limit)
+        jobs, known = list_jobs(
+            store, states=states, models=who.models, tenant=_tenant(who), limit=limit
+        )
         return {"jobs": jobs, "known": known}
 
     def get(self, job: str, who: Principal) -> dict[str, Any]:
@@ -104,12 +106,21 @@ class StoredJobs:
             "first": msgspec.to_builtins(summary.first),
         }
 
+    def _is_known(self, client_token: str, who: Principal) -> bool:
+        try:  # before a conflict could tell what the job is
+            self._record(job_id_of_token(client_token, tenant=_tenant(who)), who)
+        except JobNotFoundError:
+            return False
+        return True
+
     def _record(self, job: str, who: Principal) -> JobRecord:
         record = self._session.record(job)
         try:
             spec = record.spec()
         except JobNotFoundError as error:  # its message has the store's place
             raise _not_found(job) from error
+        if _tenant(who) not in {None, spec.tenant}:
+            raise _not_found(job)
         _check_model(spec.model.name, who)
         return record
 
@@ -131,6 +142,11 @@ class StoredJobs:
 
 def _not_found(job: str) -> JobNotFoundError:
     return JobNotFoundError(f"There is no job {job}.")
+
+
+def _tenant(who: Principal) -> str | None:
+    """Say whose jobs these may be; ``None``, everybody's, where no key is asked for."""
+    return None if who.key_id is None else who.tenant
 
 
 def _check_model(name: str, who: Principal) -> None:

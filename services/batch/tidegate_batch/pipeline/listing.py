@@ -2,14 +2,16 @@
 
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from tidegate.errors import JobError
 from tidegate.ids import InvalidIdError
 from tidegate.objects.port import ObjectStore
 from tidegate.observability import get_logger
-from tidegate_batch.core.names import JobId, commits_prefix, parse_job_id
+from tidegate_batch.core.names import JobId, parse_job_id
 from tidegate_batch.core.records import JobSpec, JobState
 from tidegate_batch.pipeline.record import JobRecord
 from tidegate_batch.pipeline.watching import SUBMITTED, JobStatus, describe_job
@@ -22,12 +24,11 @@ _JOBS: Final = "jobs/"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownJob:
-    """A job as one listing of the store and two small objects tell."""
+    """A job as two small objects tell."""
 
     record: JobRecord
     spec: JobSpec
     state: JobState | None
-    committed: Collection[str]
 
     @property
     def state_name(self) -> str:
@@ -35,8 +36,10 @@ class KnownJob:
         return self.state.state if self.state else SUBMITTED
 
     def status(self) -> JobStatus:
-        """Read its plan too, and describe it."""
-        return describe_job(self.spec, self.state, self.record.plan(), self.committed)
+        """Read its plan and list its commits too, and describe it."""
+        plan = self.record.plan()
+        committed = self.record.committed_chunks() if plan else set()
+        return describe_job(self.spec, self.state, plan, committed)
 
 
 def known_jobs(store: ObjectStore) -> list[KnownJob]:
@@ -44,19 +47,9 @@ def known_jobs(store: ObjectStore) -> list[KnownJob]:
 
     One listing and two small reads for each job, however many rows they have.
     """
-    found: dict[JobId, list[str]] = {}
-    for key in store.keys(_JOBS):
-        name = key.removeprefix(_JOBS).partition("/")[0]
-        try:
-            job = parse_job_id(name)
-        except InvalidIdError:  # nothing of ours
-            continue
-        commits = found.setdefault(job, [])
-        prefix = commits_prefix(job)
-        if key.startswith(prefix):
-            commits.append(key.removeprefix(prefix).removesuffix(".json"))
+    found = _job_ids(store)
     with ThreadPoolExecutor(_CONCURRENT_READS) as threads:
-        jobs = list(threads.map(lambda item: _read(store, *item), found.items()))
+        jobs = list(threads.map(partial(_read, store), found))
     known = [job for job in jobs if job is not None]
     return sorted(known, key=lambda job: (job.spec.created_at, job.spec.job), reverse=True)
 
@@ -66,6 +59,7 @@ def list_jobs(
     *,
     states: Collection[str] = (),
     models: Collection[str] | None = None,
+    tenant: str | None = None,
     limit: int,
 ) -> tuple[list[JobStatus], int]:
     """Describe the newest jobs.
@@ -74,6 +68,7 @@ def list_jobs(
         store: Where their records lie.
         states: Only jobs in one of these; all of them without any.
         models: Only jobs of one of these; ``None`` for all.
+        tenant: Only jobs of this one; ``None`` for all.
         limit: How many at most.
 
     Returns:
@@ -84,17 +79,24 @@ def list_jobs(
         for job in known_jobs(store)
         if (not states or job.state_name in states)
         and (models is None or job.spec.model.name in models)
+        and tenant in {None, job.spec.tenant}
     ]
     with ThreadPoolExecutor(_CONCURRENT_READS) as threads:
         return list(threads.map(KnownJob.status, jobs[:limit])), len(jobs)
 
 
-def _read(store: ObjectStore, job: JobId, commits: Collection[str]) -> KnownJob | None:
+def _job_ids(store: ObjectStore) -> list[JobId]:
+    found = []
+    for folder in store.folders(_JOBS):
+        with suppress(InvalidIdError):  # nothing of ours
+            found.append(parse_job_id(folder.removeprefix(_JOBS).removesuffix("/")))
+    return found
+
+
+def _read(store: ObjectStore, job: JobId) -> KnownJob | None:
     record = JobRecord(store, job)
     try:
-        return KnownJob(
-            record=record, spec=record.spec(), state=record.state(), committed=frozenset(commits)
-        )
+        return KnownJob(record=record, spec=record.spec(), state=record.state())
     except JobError as error:
         _log.warning("job_unreadable", job_id=job, reason=str(error))
         return None

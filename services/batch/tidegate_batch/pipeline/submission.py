@@ -45,6 +45,8 @@ class Submission:
     output_format: OutputFormat = "parquet"
     unique_key: bool = False
     """Refuse inputs in which two rows have the same key."""
+    tenant: str | None = None
+    """Whose key asks; a client token is that tenant's own."""
     column_types: Sequence[str] = ()
     """``COLUMN=TYPE``, for columns of text files that are copied."""
 
@@ -71,7 +73,7 @@ def submit(submission: Submission, *, store_url: str, parts: Parts) -> JobRecord
     standing = record.put_spec(spec)
     again = at_its_output(asked, like=standing)
     if (standing.request, standing.wishes) != (again.request, again.wishes) or (
-        standing.client_token != token
+        (standing.client_token, standing.tenant) != (token, asked.tenant)
     ):
         raise JobConflictError(
             f"client token {token!r} was used for job {job} already, which asks for "
@@ -87,21 +89,23 @@ def spec_of(submission: Submission, *, store: ObjectStore, parts: Parts) -> JobS
         ModelNotFoundError: The reference names nothing.
         SettingError: An option says nothing that can be done.
     """
-    token = submission.client_token
+    token, tenant = submission.client_token, submission.tenant
     if token == "":
         raise SettingError(
             "the client token is empty: every job with it would be the same one. Name it, such as "
             "nightly-2026-12-01, or leave it out."
         )
+    job = JobId(parts.new_id()[:16]) if token is None else job_id_of_token(token, tenant=tenant)
     artifacts = ArtifactStore(store)  # looked at first: the checks leave a folder where none was
     version = artifacts.resolve(submission.model)
     return JobSpec(
-        job=job_id_of_token(token) if token is not None else JobId(parts.new_id()[:16]),
+        job=job,
         client_token=token,
         created_at=parts.now(),
         request=_request_of(submission),
         model=PinnedModel.of(artifacts.published(submission.model.name, version).tag),
         wishes=submission.wishes,
+        tenant=tenant,
     )
 
 
