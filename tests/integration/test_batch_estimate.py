@@ -1,9 +1,11 @@
 """``tidegate batch estimate``: a sample is really scored, and nothing of it is kept."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from tests.fixtures.batch_jobs import Place, new_place
@@ -91,18 +93,53 @@ def test_what_a_submission_would_refuse_an_estimate_refuses(
     assert "Did you mean {date}?" in capsys.readouterr().err
     assert run(question(place, "--instance", "g6.xlarg")) == 2
     assert "Did you mean g6.xlarge?" in capsys.readouterr().err
+    assert run(question(place, "--region", "mars")) == 2
+    assert "Known: eu-central-1" in capsys.readouterr().err
 
 
-def test_bad_rows_of_the_sample_are_counted_and_told(
+def asked_of_lines(place: Place, folder: Path, lines: list[str], *options: str) -> list[str]:
+    """Ask about a file of JSON Lines instead."""
+    (folder / "rows.jsonl").write_text("\n".join(lines))
+    asked = question(place, "--workers", "1", *options)
+    asked[asked.index(place.input)] = str(folder / "rows.jsonl")
+    return asked
+
+
+def test_bad_rows_of_the_sample_are_told_with_reasons_and_whether_they_are_too_many(
     place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    rows = [json.dumps({"id": number, "a": number, "b": 1}) for number in range(600)]
-    rows[100::5] = ["{"] * len(rows[100::5])
-    (tmp_path / "rows.jsonl").write_text("\n".join(rows))
-    asked = question(place, "--input-format", "jsonl", "--workers", "1")
-    asked[asked.index(place.input)] = str(tmp_path / "rows.jsonl")
-    assert run(asked) == 0
-    assert "rows of the sample could not be scored." in capsys.readouterr().out
+    lines = [json.dumps({"id": number, "a": number, "b": 1}) for number in range(600)]
+    lines[1::5] = ["{"] * len(lines[1::5])
+    assert run(asked_of_lines(place, tmp_path, lines)) == 1
+    told = capsys.readouterr().out
+    assert "rows of the sample could not be scored:" in told
+    assert re.search(
+        r"\n  malformed_row \d+, first .*/rows\.jsonl, line 2: the line is no JSON", told
+    )
+    assert "With so many bad rows the job would fail: correct the input" in told
+    assert run(asked_of_lines(place, tmp_path, lines, "--max-bad-rows", "50%", "--json")) == 0
+    told_to_programs = answer(capsys)
+    assert told_to_programs["too_many_bad_rows"] is False
+    assert told_to_programs["measured"]["bad"][0]["code"] == "malformed_row"
+
+
+def test_an_estimate_of_nothing_says_that_there_are_no_rows(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for file in Path(place.input).iterdir():
+        pq.write_table(pq.read_table(file).slice(0, 0), file)
+    assert run(question(place)) == 1
+    assert f"{place.input}/: expected at least one row, found none" in capsys.readouterr().err
+
+
+def test_an_output_that_is_taken_is_noticed_before_a_row_is_scored(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = question(place)[2:]
+    assert run(["batch", "submit", *options, "--engine", "local", "--wait"]) == 0
+    capsys.readouterr()
+    assert run(question(place)) == 1
+    assert "belongs to job" in capsys.readouterr().err
 
 
 def test_a_short_limit_still_foretells_from_what_was_scored(

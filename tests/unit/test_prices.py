@@ -75,3 +75,7 @@ def test_an_instance_that_is_not_known_is_told_with_the_nearest() -> None:
         bundled_prices().of("g6.xlarg", region="us-east-1")
     with pytest.raises(PriceError, match="Known: g5"):
         bundled_prices().of("mainframe", region="eu-central-1")
+    with pytest.raises(PriceError, match=r"in us-east1 is known\. Did you mean us-east-1\?"):
+        bundled_prices().of("g6.xlarge", region="us-east1")
+    with pytest.raises(PriceError, match=r"in mars is known\. Known: .*us-east-1"):
+        bundled_prices().of("g6.xlarge", region="mars")

@@ -76,8 +76,9 @@ class Prices(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         there = {record.instance: record for record in self.records if record.region == region}
         if instance in there:
             return there[instance]
-        near = get_close_matches(instance, there, n=1)
-        hint = f"Did you mean {near[0]}?" if near else f"Known: {', '.join(sorted(there))}."
+        asked, known = (instance, there) if there else (region, {r.region for r in self.records})
+        near = get_close_matches(asked, known, n=1)
+        hint = f"Did you mean {near[0]}?" if near else f"Known: {', '.join(sorted(known))}."
         raise PriceError(f"no price of {instance!r} in {region} is known. {hint}")
 
     def age_days(self, today: date) -> int:

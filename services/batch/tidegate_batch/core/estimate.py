@@ -18,11 +18,22 @@ _LEAST_ERROR: Final = 0.1
 _MOST_ERROR: Final = 0.8
 
 
+class BadRows(msgspec.Struct, frozen=True, kw_only=True):
+    """Rows of the sample that could not be scored, for one reason."""
+
+    code: str
+    rows: int
+    first: str
+    """Where the first of them stands, and what is wrong with it."""
+
+
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
     """What the sample was, and what was seen."""
 
     rows: int
     bad_rows: int
+    bad: tuple[BadRows, ...]
+    """By reason, the most frequent first; of the first chunk of each worker as well."""
     chunks: int
     """Short ones first, then whole ones."""
     seconds: float
@@ -72,6 +83,8 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     peak_rss_bytes: int
     """Of all workers together, if each gets as large as the largest of the sample."""
     output_bytes: int
+    too_many_bad_rows: bool
+    """If all rows are like the sample, the job fails by its ``max_bad_rows``."""
     advised_chunk_rows: int
     """``chunk_rows``, halved until a chunk takes at most a minute."""
     cost: Cost | None

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Final, Unpack
 
 import click
 
+from tidegate.cli.exits import ExitCode
 from tidegate.cli.output import emit, examples
-from tidegate_batch.core.estimate import Cost, Estimate, advised_chunk_rows, scoring_s
+from tidegate_batch.core.bad_rows import parse_limit
+from tidegate_batch.core.estimate import Cost, Estimate, Measured, advised_chunk_rows, scoring_s
 from tidegate_batch.core.wording import counted, lasting, lasting_from_to, sized
 from tidegate_batch.main.options import common_options, open_session
 from tidegate_batch.main.submitting import Request, build_submission, request_options
@@ -68,11 +70,11 @@ class _Estimate(Request):
     help="How long to score at most, or two chunks' worth of rows, whichever comes first.",
 )
 @common_options
-def estimate(**options: Unpack[_Estimate]) -> None:
+def estimate(**options: Unpack[_Estimate]) -> ExitCode:
     """Check the inputs, score a sample, and say how long the job will take and what it will cost.
 
     The sample is scored on this machine by plain processes, and nothing of it is kept. What was
-    measured is said beside what follows from it.
+    measured is said beside what follows from it. Exits 1 if too many rows of it are bad.
     """
     from tidegate.prices import bundled_prices
     from tidegate_batch.main.display import build_display
@@ -101,6 +103,7 @@ def estimate(**options: Unpack[_Estimate]) -> None:
         sample, crew, lambda low_s, high_s: _cost(low_s, high_s, price, prices, today=today)
     )
     emit(answer, json_to=options["json_to"], text=_describe(answer))
+    return ExitCode.FAILED if answer.too_many_bad_rows else ExitCode.OK
 
 
 def _estimate(sample: "Sample", crew: "Crew", cost: Callable[[float, float], Cost]) -> Estimate:
@@ -121,10 +124,16 @@ def _estimate(sample: "Sample", crew: "Crew", cost: Callable[[float, float], Cos
         wall_high_s=high_s,
         peak_rss_bytes=measured.peak_rss_bytes * crew.workers,
         output_bytes=measured.output_bytes * plan.rows // measured.rows,
+        too_many_bad_rows=_has_too_many(measured, sample),
         advised_chunk_rows=advised_chunk_rows(longest, pace),
         cost=cost(low_s, high_s),
         measured=measured,
     )
+
+
+def _has_too_many(measured: Measured, sample: "Sample") -> bool:
+    rows, limit = sample.plan.rows, parse_limit(sample.spec.request.max_bad_rows)
+    return limit.is_exceeded(measured.bad_rows * rows // measured.rows, seen=rows)
 
 
 def _cost(
@@ -171,14 +180,27 @@ def _describe(answer: Estimate) -> str:
         f"at most {sized(measured.peak_rss_bytes)}, after a start of {measured.start_s:.1f} s; "
         "written to this machine's disk."
     )
-    if measured.bad_rows:
-        lines.append(f"{counted(measured.bad_rows, 'row')} of the sample could not be scored.")
+    if measured.bad:
+        lines += _bad_row_lines(answer)
     if answer.advised_chunk_rows < answer.chunk_rows:
         lines.append(
             f"A chunk of {answer.chunk_rows} rows would take more than a minute: submit with "
             f"--chunk-rows {answer.advised_chunk_rows}."
         )
     return "\n".join(lines)
+
+
+def _bad_row_lines(answer: Estimate) -> list[str]:
+    bad = answer.measured.bad
+    rows = counted(sum(reason.rows for reason in bad), "row")
+    lines = [f"{rows} of the sample could not be scored:"]
+    lines += [f"  {reason.code} {reason.rows}, first {reason.first}" for reason in bad]
+    if answer.too_many_bad_rows:
+        lines.append(
+            "With so many bad rows the job would fail: correct the input, or submit it with a "
+            "higher --max-bad-rows."
+        )
+    return lines
 
 
 def _cost_lines(cost: Cost) -> list[str]:

@@ -6,7 +6,7 @@ repeated by anyone: the old job becomes ``superseded``, the owner is swapped, wh
 is removed. A resume of the old job needs it not to be superseded, so the two exclude each other.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -62,6 +62,19 @@ class OutputClaim:
             self._swap_owner(self._let_go)
             raise
 
+    def check(self) -> None:
+        """Make sure that ``claim`` would succeed now, and write nothing.
+
+        Raises:
+            OutputTakenError: It would not.
+        """
+        owner = read_record(self._output, OWNER_KEY, Owner)
+        former = [*owner.superseded, owner.job] if owner else []
+        if owner is not None and owner.job not in {None, self._job}:
+            _, state = self._former(str(owner.job), owner.store)
+            self._superseded(state, str(owner.job))
+        self._refuse_what_is_there([JobId(job) for job in former if job])
+
     def confirm(self) -> None:
         """Make sure that the prefix is still this job's.
 
@@ -101,6 +114,11 @@ class OutputClaim:
 
     def _supersede(self, former: str, store_url: str) -> None:
         """Make sure that the former owner can never be resumed."""
+        record, state = self._former(former, store_url)
+        if state.state is not State.SUPERSEDED:
+            record.change_state(lambda now: self._superseded(now, former))
+
+    def _former(self, former: str, store_url: str) -> tuple[JobRecord, JobState]:
         try:
             record = JobRecord(self._stores(store_url), parse_job_id(former))
             state = record.state()
@@ -110,8 +128,7 @@ class OutputClaim:
             ) from error
         if state is None:
             raise self._taken(f"it belongs to job {former}, of which {store_url} has no record")
-        if state.state is not State.SUPERSEDED:
-            record.change_state(lambda now: self._superseded(now, former))
+        return record, state
 
     def _superseded(self, state: JobState, former: str) -> JobState:
         if state.state is State.SUPERSEDED:
@@ -128,17 +145,18 @@ class OutputClaim:
             if any(belongs_to(key, job) for job in former):
                 self._output.delete(key)
 
-    def _refuse_what_is_there(self) -> None:
+    def _refuse_what_is_there(self, former: Sequence[JobId] = ()) -> None:
         for url, owner in self._owners_above():
             if owner.job is not None:
                 raise self._taken(f"it lies inside {url}, which belongs to job {owner.job}")
-        strange = [key for key in self._output.keys("") if not self._may_be_there(key)]
+        strange = [key for key in self._output.keys("") if not self._may_be_there(key, former)]
         if strange:
             shown = ", ".join(strange[:3]) + (", …" if strange[3:] else "")
             raise self._taken(f"it already holds {counted(len(strange), 'object')}: {shown}")
 
-    def _may_be_there(self, key: str) -> bool:
-        return key == OWNER_KEY or belongs_to(key, self._job) or bool(PROBE_KEY.fullmatch(key))
+    def _may_be_there(self, key: str, former: Sequence[JobId]) -> bool:
+        is_ours = any(belongs_to(key, job) for job in (self._job, *former))
+        return key == OWNER_KEY or is_ours or bool(PROBE_KEY.fullmatch(key))
 
     def _owners_above(self) -> Iterator[tuple[str, Owner]]:
         for url in urls_above(self._url):

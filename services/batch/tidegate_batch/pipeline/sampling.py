@@ -23,8 +23,8 @@ from tidegate.ids import ModelName
 from tidegate.objects.port import ObjectStore
 from tidegate.units import ms_to_ns, ns_to_seconds, seconds_to_ns
 from tidegate_batch.core.chunks import QueueStatistics
-from tidegate_batch.core.errors import JobCancelledError
-from tidegate_batch.core.estimate import Measured, Pace, sample_chunks
+from tidegate_batch.core.errors import InputInvalidError, JobCancelledError, Problem
+from tidegate_batch.core.estimate import BadRows, Measured, Pace, sample_chunks
 from tidegate_batch.core.names import JobId
 from tidegate_batch.core.outlook import Outlook
 from tidegate_batch.core.planning import PlannedChunk
@@ -35,12 +35,12 @@ from tidegate_batch.pipeline.identity import this_process
 from tidegate_batch.pipeline.owning import OutputClaim
 from tidegate_batch.pipeline.parts import Parts
 from tidegate_batch.pipeline.planning import make_plan
+from tidegate_batch.pipeline.reading_dead_letters import summarize
 from tidegate_batch.pipeline.record import JobRecord
 from tidegate_batch.pipeline.seat import take_seat
 from tidegate_batch.pipeline.submission import Submission, at_its_output, spec_of
 from tidegate_batch.ports import Display
 
-DEFAULT_LIMIT_S: Final = 5.0
 SAMPLED_CHUNKS: Final = 2
 _ALL_MAY_BE_BAD: Final = "100%"
 """Bad rows of the sample are counted and told, and end nothing."""
@@ -66,7 +66,7 @@ def measure(
     store_url: str,
     parts: Parts,
     display: Display,
-    limit_s: float = DEFAULT_LIMIT_S,
+    limit_s: float,
 ) -> Sample:
     """Check the inputs as a submission would, and score a sample of them.
 
@@ -79,7 +79,8 @@ def measure(
         limit_s: How long to score at most, once a worker is ready.
 
     Raises:
-        InputInvalidError: With every problem of the inputs.
+        InputInvalidError: With every problem of the inputs, or since they hold no row.
+        OutputTakenError: The output belongs to another job, or holds data.
         SettingError: The output's template means nothing.
         PartUnavailableError: Not one chunk was scored; the message says what to do.
     """
@@ -87,7 +88,10 @@ def measure(
     with TemporaryDirectory(prefix="tidegate-estimate-") as folder:
         asked = spec_of(submission, store=store, parts=parts)
         asked = at_its_output(asked, like=asked)
+        _claim(asked, store, parts).check()
         plan = make_plan(asked, parts=parts, store_url=store_url)
+        if not plan.rows:
+            raise InputInvalidError.of_problems([_no_rows(asked)])
         scratch = _Scratch(asked, plan, folder=folder, parts=parts)
         scratch.copy_model(store)
         sample = sample_chunks(
@@ -97,7 +101,23 @@ def measure(
         )
         began_s = parts.wall.utc_now().timestamp()
         commits = scratch.run(sample, crew, _Limited(display, parts.clock, limit_s))
-    return _summed_up(asked, plan, commits, crew=crew, began_s=began_s)
+        bad = scratch.bad_rows(commits)
+    return Sample(
+        spec=asked,
+        plan=plan,
+        pace=Pace.of([(commit.rows_in, _took_s(commit)) for commit in _warm(commits)]),
+        measured=_measured(commits, bad, crew=crew, began_s=began_s),
+    )
+
+
+def _claim(spec: JobSpec, store: ObjectStore, parts: Parts) -> OutputClaim:
+    record = JobRecord(store, JobId(spec.job))
+    return OutputClaim(spec, record=record, stores=parts.stores, at=parts.now())
+
+
+def _no_rows(spec: JobSpec) -> Problem:
+    where = ", ".join(spec.request.inputs)
+    return Problem(where=where, column=None, expected="at least one row", found="none")
 
 
 class _Scratch:
@@ -125,13 +145,24 @@ class _Scratch:
         record = JobRecord(self._store, JobId(spec.job))
         record.put_spec(spec)
         record.put_plan(plan)
-        stores, now = self._parts.stores, self._parts.now()
-        OutputClaim(spec, record=record, stores=stores, at=now).claim()
+        _claim(spec, self._store, self._parts).claim()
         display.stop = lambda: cancel(record, self._parts, by="the estimate: its time is over")
         seat = take_seat(record, this_process(), self._parts)
         with suppress(JobCancelledError):
             JobDriver(seat, parts=self._parts, display=display).run(crew)
         return [commit for commit in record.commits(plan) if commit is not None]
+
+    def bad_rows(self, commits: Sequence[Commit]) -> tuple[BadRows, ...]:
+        """Say why rows could not be scored."""
+        files = [commit.dead_letters for commit in commits if commit.dead_letters]
+        return tuple(
+            BadRows(
+                code=reason.code,
+                rows=reason.rows,
+                first=f"{reason.first.place}: {reason.first.message}",
+            )
+            for reason in summarize(self._store, files, most=0).reasons
+        )
 
     def _small(self, chunks: Sequence[PlannedChunk]) -> tuple[JobSpec, Plan]:
         job = self._parts.new_id()[:16]
@@ -177,19 +208,15 @@ def _nothing() -> None:
     """Stop nothing: no job runs yet."""
 
 
-def _summed_up(
-    spec: JobSpec, plan: Plan, commits: Sequence[Commit], *, crew: Crew, began_s: float
-) -> Sample:
-    warm = _without_the_first_of_each_worker(commits) or commits
-    if not warm:
-        raise PartUnavailableError(
-            "not one chunk of the sample was scored, so nothing can be foretold. Are there rows? "
-            "Else try again, or submit the job and watch it."
-        )
+def _measured(
+    commits: Sequence[Commit], bad: tuple[BadRows, ...], *, crew: Crew, began_s: float
+) -> Measured:
+    warm = _warm(commits)
     starts = [_at_s(commit) - _took_s(commit) for commit in commits]
-    measured = Measured(
+    return Measured(
         rows=sum(commit.rows_in for commit in warm),
         bad_rows=sum(commit.rows_dlq for commit in warm),
+        bad=bad,
         chunks=len(warm),
         seconds=sum(_took_s(commit) for commit in warm),
         start_s=max(0.0, min(starts) - began_s),
@@ -198,8 +225,21 @@ def _summed_up(
         output_bytes=sum(commit.data.bytes for commit in warm),
         peak_rss_bytes=resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * _BYTES_PER_RSS_UNIT,
     )
-    pace = Pace.of([(commit.rows_in, _took_s(commit)) for commit in warm])
-    return Sample(spec=spec, plan=plan, pace=pace, measured=measured)
+
+
+def _warm(commits: Sequence[Commit]) -> Sequence[Commit]:
+    """Return the commits that are measured: without the first of each worker, if others are left.
+
+    Raises:
+        PartUnavailableError: There is none.
+    """
+    warm = _without_the_first_of_each_worker(commits) or commits
+    if not warm:
+        raise PartUnavailableError(
+            "not one chunk of the sample was scored, so nothing can be foretold. Try again, or "
+            "submit the job and watch it."
+        )
+    return warm
 
 
 def _without_the_first_of_each_worker(commits: Sequence[Commit]) -> list[Commit]:
