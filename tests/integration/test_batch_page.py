@@ -103,7 +103,7 @@ def test_every_state_has_a_row_for_whoever_is_called_at_night() -> None:
 
 
 def test_every_code_that_is_told_is_explained() -> None:
-    table = PAGE.partition("| code of a failed job |")[2].partition("\n\n")[0]
+    table = PAGE.partition("| code of a job that has stopped |")[2].partition("\n\n")[0]
     codes = re.findall(r"^\| `(\w+)`", table, flags=re.MULTILINE)
     assert len(codes) > 8
     assert [code for code in codes if f"| `{code}` |" not in ERRORS] == []

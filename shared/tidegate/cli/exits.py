@@ -16,4 +16,4 @@ class ExitCode(IntEnum):
     BUG = 70
     """Tidegate itself is wrong (sysexits' EX_SOFTWARE)."""
     INTERRUPTED = 130
-    """Ctrl-C (128 + SIGINT)."""
+    """Ctrl-C (128 + SIGINT); or a job's driver was told to stop in another way."""
