@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
+from msgspec.structs import replace
 from starlette.testclient import TestClient
 
 from tests.fixtures.batch_jobs import (
@@ -25,6 +26,8 @@ from tests.fixtures.batch_jobs import (
 )
 from tests.fixtures.jobs_api import record_of, stored_jobs, talk, wanted
 from tidegate.errors import JobError
+from tidegate_batch.core.states import Event
+from tidegate_batch.pipeline.identity import this_process
 
 ROWS = 40
 
@@ -90,7 +93,7 @@ def test_a_job_at_work_tells_speed_and_time_left_with_a_range(
     place: Place, client: TestClient, tmp_path: Path
 ) -> None:
     record = stopped_job(place, tmp_path / "cache", JobError("failed on purpose"))
-    record.change_state(lambda now: now.moved("resumed", "t"))  # type: ignore[arg-type] # its name
+    record.change_state(lambda now: replace(now.moved(Event.RESUMED, "t"), driver=this_process()))
     pace = (client.get(f"/v1/jobs/{record.job}")).json()["pace"]
     assert pace["outlook"]["rows_per_s"] > 0
     assert pace["outlook"].keys() == {"rows_per_s", "eta_s", "eta_low_s", "eta_high_s"}
