@@ -76,6 +76,11 @@ def test_the_description_of_the_page_is_taken_over_http_and_by_the_queue(
     assert run(["batch", "submit", "--spec", "nightly.toml", "--queue"]) == 0
 
 
+def test_a_key_is_made_as_the_page_says(tmp_path: Path) -> None:
+    typed = re.findall(r"`(tidegate keys create [^`]+)`", PAGE)
+    assert [shell(command, tmp_path).returncode for command in typed] == [0]
+
+
 def assert_a_job_is_taken_over_http(command: str, folder: Path) -> None:
     serve = [sys.executable, "-c", "from tidegate.cli import main; main()", "jobs", "serve"]
     with subprocess.Popen(
