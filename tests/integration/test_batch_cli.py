@@ -123,16 +123,16 @@ def test_what_is_wrong_with_the_input_is_said_before_anything_starts(
     assert f"Once that is put right, go on with: tidegate batch resume {JOB}" in message
 
 
-def test_a_night_that_finds_its_job_failed_is_told_so(
+def test_a_night_whose_job_is_not_queued_again_is_told_so(
     place: Place, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(submission(place, "--key", "idd", "--engine", "local", "--wait")) == 1
+    assert run(submission(place, "--queue")) == 0
+    assert run(on(place, "cancel")) == 0
     capsys.readouterr()
-    assert run(submission(place, "--key", "idd", "--queue")) == 1
+    assert run(submission(place, "--queue")) == 1
     told = capsys.readouterr().out
-    assert "is failed" in told
+    assert "is cancelled" in told
     assert "jobs serve" not in told
-    assert not Path(place.store, "queue").exists()
 
 
 @pytest.mark.parametrize("name", ["*/../x.parquet", ".tidegate-x.parquet", "a\\b.parquet"])
