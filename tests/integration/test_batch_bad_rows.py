@@ -70,7 +70,7 @@ def test_each_bad_row_is_a_dead_letter_with_its_reason_and_every_other_row_is_sc
     }
     dead = dead_letters_of(place, record.job)
     assert dead["id"].to_pylist() == dead["_row_index"].to_pylist() == sorted(changed)
-    codes = ["signature_mismatch", "model_failed", "model_failed", "signature_mismatch"]
+    codes = ["missing_value", "model_failed", "model_failed", "signature_mismatch"]
     assert dead["_error_code"].to_pylist() == [*codes, "non_finite_output"]
     messages = [str(message) for message in dead["_error_message"].to_pylist()]
     assert messages[0].startswith("Input 'a': expected a number")
@@ -135,7 +135,7 @@ def test_commit_manifest_and_state_count_the_dead_letters(tmp_path: Path, cache:
     assert (manifest.rows_in, manifest.rows_out, manifest.rows_dlq) == (1000, 997, 3)
     assert [part.rows for part in manifest.dead_letters] == [1, 2]
     assert manifest.dead_letters[1].key == file.key
-    assert manifest.dead_letter_reasons == {"model_failed": 2, "signature_mismatch": 1}
+    assert manifest.dead_letter_reasons == {"model_failed": 2, "missing_value": 1}
     assert manifest.request.max_bad_rows == "1%"
     state = record.state()
     assert state is not None

@@ -14,6 +14,7 @@ from tidegate.errors import BackendError, RequestRejectedError
 from tidegate.inference.arrays import Array, padded
 from tidegate.inference.model import Model
 from tidegate.inference.runner import DeviceLostError, OutOfMemoryError, RunControl
+from tidegate.inference.transforms.tabular import MISSING_VALUE, MissingValueError
 from tidegate.inference.transforms.text import TOO_LONG, TextTooLongError
 from tidegate.oip.errors import NonFiniteOutputError
 from tidegate.tensors.datatypes import DATATYPES
@@ -150,6 +151,8 @@ class Answerer:
 
 def code_of(error: BackendError | RequestRejectedError) -> str:
     """Return the code that a dead letter bears for this error."""
+    if isinstance(error, MissingValueError):
+        return MISSING_VALUE
     return TOO_LONG if isinstance(error, TextTooLongError) else error.code
 
 

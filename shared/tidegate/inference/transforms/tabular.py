@@ -24,9 +24,15 @@ _PYTHON_TYPES: dict[str, tuple[type, ...]] = {
 _NUMPY_KINDS = {"number": "iuf", "integer": "iu", "boolean": "b", "category": ""}
 """Array kinds that need no look at each value."""
 
+MISSING_VALUE: Final = "missing_value"
+"""Of a row without a value that it needs, where rows have reasons of their own."""
 _FEW: Final = 5
 _MANY_ROWS: Final = 64
 """Where both ways of reading instances take about as long."""
+
+
+class MissingValueError(SignatureMismatchError):
+    """A column without a default has no value."""
 
 
 class TabularReader:
@@ -181,7 +187,8 @@ def _wrong_value(
 ) -> SignatureMismatchError:
     named = "an integer" if column.type == "integer" else f"a {column.type}"
     kind = f"one of {list(column.categories)}" if column.categories else named
-    return SignatureMismatchError.of_input(
+    error = MissingValueError if missing else SignatureMismatchError
+    return error.of_input(
         column.name,
         expected=f"{kind} in row {row}",
         found="no value, and the column has no default" if missing else f"{value!r:.60}",
