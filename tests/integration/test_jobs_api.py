@@ -18,6 +18,7 @@ from starlette.testclient import TestClient
 
 from tests.fixtures.batch_jobs import (
     Place,
+    abandon,
     assert_each_row_once,
     drive,
     new_place,
@@ -26,8 +27,10 @@ from tests.fixtures.batch_jobs import (
 )
 from tests.fixtures.jobs_api import record_of, stored_jobs, talk, wanted
 from tidegate.errors import JobError
+from tidegate_batch.core.errors import CommittedDataMissingError
 from tidegate_batch.core.states import Event
 from tidegate_batch.pipeline.identity import this_process
+from tidegate_batch.pipeline.seat import take_seat
 
 ROWS = 40
 
@@ -89,6 +92,25 @@ def test_a_job_is_cancelled_and_resumed(place: Place, client: TestClient) -> Non
     assert resumed.status_code == 202
 
 
+def test_a_job_whose_driver_is_dead_is_resumed(place: Place, client: TestClient) -> None:
+    job = client.post("/v1/jobs", json=wanted(place)).json()["job"]
+    abandon(take_seat(record_of(place, job), this_process(), parts_with()))
+    assert client.post(f"/v1/jobs/{job}/resume", json={}).status_code == 202
+
+
+def test_a_job_that_lost_committed_rows_is_not_queued(
+    place: Place, client: TestClient, tmp_path: Path
+) -> None:
+    record = stopped_job(place, tmp_path / "cache", JobError("failed on purpose"))
+    for attempt in Path(place.output).glob("**/*.attempt"):
+        attempt.unlink()
+    with pytest.raises(CommittedDataMissingError):
+        drive(record, parts_with(), tmp_path / "cache")
+    reply = client.post(f"/v1/jobs/{record.job}/resume", json={})
+    assert (reply.status_code, reply.json()["code"]) == (409, "conflict")
+    assert "cannot be resumed" in reply.json()["error"]
+
+
 def test_a_job_at_work_tells_speed_and_time_left_with_a_range(
     place: Place, client: TestClient, tmp_path: Path
 ) -> None:
@@ -113,6 +135,8 @@ def test_a_job_at_work_tells_speed_and_time_left_with_a_range(
         ({"output": "out/{dat}"}, 400, "Did you mean {date}?"),
         ({"model": "nobody"}, 404, "nobody"),
         ({"model": "../x"}, 400, "../x"),
+        ({"input": "in/a\\b.parquet"}, 400, "names nothing that a store can hold"),
+        ({"input": "s3://b/a//x.parquet"}, 400, "names nothing that a store can hold"),
     ],
 )
 def test_what_cannot_be_meant_is_told(
