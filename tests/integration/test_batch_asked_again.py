@@ -1,6 +1,7 @@
 """The same line typed again: it goes on with its job, unless that was stopped on purpose."""
 
 from pathlib import Path
+from typing import NoReturn
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,9 +20,10 @@ from tests.fixtures.batch_jobs import (
 from tidegate.cli import run
 from tidegate.errors import JobError
 from tidegate_batch.core.chunks import QueueStatistics
-from tidegate_batch.core.errors import InputInvalidError, TooManyBadRowsError
+from tidegate_batch.core.errors import ChunkFailedError, InputInvalidError, TooManyBadRowsError
 from tidegate_batch.core.names import job_id_of_token
 from tidegate_batch.core.outlook import Outlook
+from tidegate_batch.main.session import Session, run_or_explain
 from tidegate_batch.pipeline.cancelling import cancel
 from tidegate_batch.pipeline.queueing import waiting_jobs
 from tidegate_batch.pipeline.record import JobRecord
@@ -138,6 +140,21 @@ def test_an_input_that_has_changed_needs_a_new_job(
     capsys.readouterr()
     assert run(["batch", "status", JOB, "--store", place.store]) == 1
     assert "submit a new job, under another client token" in capsys.readouterr().out
+
+
+class ChangedMeanwhile(Session):
+    """Drives a job whose input is written to while it is read."""
+
+    def run(self, record: JobRecord) -> NoReturn:
+        raise ChunkFailedError.of_worker("rows.parquet was changed", code="input_changed")
+
+
+def test_no_resume_is_recommended_when_an_input_changes_under_the_driver(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(ChunkFailedError):
+        run_or_explain(ChangedMeanwhile({"store": place.store}, config=None), made(place))
+    assert "resume" not in capsys.readouterr().err
 
 
 class WorkersDisplay(SilentDisplay):

@@ -20,12 +20,10 @@ from tidegate_batch.core.errors import (
     MENDED_BY_NO_RESUME,
     InputInvalidError,
     JobCancelledError,
-    JobConflictError,
     JobDrivenError,
     JobNotDrivenError,
     JobPublishedError,
     OutputTakenError,
-    TooManyBadRowsError,
 )
 from tidegate_batch.core.names import JobId, parse_job_id
 from tidegate_batch.core.states import ENDED, STOPPED
@@ -51,8 +49,8 @@ _LOOK_NS = 100 * NS_PER_MS
 """Between two looks for the driver that was started; it takes a second or two to come up."""
 
 
-_TELL_ENOUGH = (JobConflictError, JobCancelledError, TooManyBadRowsError)
-"""Errors that say themselves what became of the job, or whom no resume would help."""
+_TELL_ENOUGH = MENDED_BY_NO_RESUME | {JobCancelledError.code}
+"""Codes of errors that say themselves what became of the job, or whom no resume would help."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,7 +270,7 @@ def run_or_explain(session: Session, record: JobRecord) -> Answer:
                 f"batch resume {job} --wait'.",
                 err=True,
             )
-        elif not isinstance(error, _TELL_ENOUGH):
+        elif isinstance(error, KeyboardInterrupt) or error.code not in _TELL_ENOUGH:
             click.echo(
                 f"job {job} stopped; what is committed is kept. Look at it with 'tidegate batch "
                 f"status {job}', go on with 'tidegate batch resume {job} --wait'.",
