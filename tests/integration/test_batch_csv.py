@@ -224,3 +224,23 @@ def test_rows_end_alike_however_much_is_read_at_a_time(content: bytes) -> None:
         part = delimited.row_ends(content[:size], False)
         assert list(part) == list(whole[: len(part)])
     assert not content or whole[-1] == len(content)
+
+
+@pytest.mark.parametrize(
+    ("line", "values"),
+    [
+        (b"7,,a,true", {"n": 7, "s": "a", "b": True}),
+        (b"7,many,a,true", {"n": 7, "s": "a", "b": True}),
+        (b"7,many,a,maybe", {"n": 7, "s": "a"}),
+        (b"x,y,a,z", {"s": "a"}),
+        (b"7,1,a", None),
+    ],
+)
+def test_of_a_bad_row_the_columns_that_are_not_to_blame_are_read_all_the_same(
+    tmp_path: Path, line: bytes, values: dict[str, object] | None
+) -> None:
+    file = tmp_path / "rows.csv"
+    file.write_bytes(HEADER + b"1,1,a,true\n" + line + b"\n")
+    with closing(FileSource(open_store)) as source:
+        _, (bad,) = read(source, planned(found_at(file)), COLUMNS)
+    assert (bad.values and bad.values.to_pylist()) == ([values] if values else None)

@@ -244,4 +244,19 @@ def test_an_unpublished_jobs_dead_letters_are_not_tried_again(
     assert submit(place) == 1
     capsys.readouterr()
     assert on(place, "retry-dlq", "--output", f"{place.output}-again") == 1
-    assert f"job {JOB} is not published" in capsys.readouterr().err
+    assert f"job {JOB} has failed (too_many_bad_rows)" in capsys.readouterr().err
+
+
+def test_rows_that_could_not_be_read_are_to_be_corrected_and_not_tried_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = lines_place(tmp_path)
+    file = Path(place.input, "rows.jsonl")
+    lines = file.read_text().splitlines()
+    file.write_text("\n".join(lines[place] for place in range(1000) if place not in RAISING))
+    assert submit(place, "--max-bad-rows", "2%") == 3
+    capsys.readouterr()
+    assert on(place, "retry-dlq", "--output", f"{place.output}-again") == 1
+    told = capsys.readouterr().err
+    assert "has only rows that could not be read, 10 of them" in told
+    assert f"Correct the lines that 'tidegate batch dead-letters {JOB}' names" in told

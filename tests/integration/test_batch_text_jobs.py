@@ -67,6 +67,9 @@ def test_of_a_thousand_rows_twelve_bad_ones_are_told_and_988_answered(
     assert codes[:7] == ["malformed_row"] * 7
     assert codes[7:10] == ["wrong_type"] * 3
     assert letters["_text"].to_pylist()[0] == "{"
+    assert letters["id"].to_pylist() == [None] * 7 + [1, 1, None, 1, 1], "but for the blamed ones"
+    assert letters["a"].to_pylist()[7:10] == [None, None, 1.0]
+    assert letters["_was_read"].to_pylist() == [False] * 10 + [True] * 2
     parts = sorted(Path(twelve_bad_rows.output).glob("part-*.jsonl"))
     rows = [json.loads(line) for part in parts for line in part.read_text().splitlines()]
     assert len(rows) == len({row["id"] for row in rows}) == 988

@@ -76,7 +76,7 @@ def outcomes(
     found: dict[int, dict[str, Any] | tuple[str, str]] = {}
     for rows in rows_of(content, dialect, most_rows):
         read: ReadRows = read_rows(
-            rows, lambda some: dialect.parse(some, heading, columns), columns
+            rows, lambda some, fields: dialect.parse(some, heading, fields), columns
         )
         good = dict(zip(map(int, read.row_index), read.batch.to_pylist(), strict=True))
         bad = {row.row: (row.code, row.message) for row in read.bad}

@@ -78,6 +78,8 @@ class BadRow:
     """Stable, for programs; it stands in ``docs/errors.md``."""
     message: str
     """What is wrong and what was expected, without the file's name, which others know."""
+    values: "pa.RecordBatch | None" = None
+    """One row of those columns that can be read all the same; ``None`` if there are none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,6 +26,8 @@ class _Letter:
     code: str
     message: str
     line: Line | None
+    values: pa.RecordBatch | None = None
+    """Of a row that could not be read: one row of the columns that can be."""
 
 
 class DeadLetterBox:
@@ -78,10 +80,9 @@ class DeadLetterBox:
         return stream.getvalue().to_pybytes()
 
     def _table(self, batch: pa.RecordBatch, letters: Sequence[_Letter], *, source: str) -> pa.Table:
-        places = pa.array([letter.place for letter in letters], type=pa.int64())
         names = [name for name in batch.schema.names if name not in DEAD_LETTER_FACTS]
         columns: dict[str, pa.Array[Any]] = {
-            name: decoded(batch.column(name)).take(places) for name in names
+            name: _column(batch, letters, name=name) for name in names
         }
         facts: Mapping[str, Sequence[object]] = {
             **{name: [value] * len(letters) for name, value in self._facts.items()},
@@ -98,9 +99,29 @@ class DeadLetterBox:
         return pa.table(columns)
 
 
+def _column(batch: pa.RecordBatch, letters: Sequence[_Letter], *, name: str) -> "pa.Array[Any]":
+    """Return a column of dead letters; it misses values of rows that could not be read."""
+    arrays = [decoded(batch.column(name))]
+    places = []
+    for letter in letters:
+        place = letter.place
+        if letter.values is not None and name in letter.values.schema.names:
+            place = batch.num_rows + len(arrays) - 1
+            arrays.append(letter.values.column(name))
+        places.append(place)
+    return pa.concat_arrays(arrays).take(pa.array(places, type=pa.int64()))
+
+
 def _unread(rows: ReadRows) -> list[_Letter]:
     return [
-        _Letter(row=bad.row, place=None, code=bad.code, message=bad.message, line=bad.line)
+        _Letter(
+            row=bad.row,
+            place=None,
+            code=bad.code,
+            message=bad.message,
+            line=bad.line,
+            values=bad.values,
+        )
         for bad in rows.bad
     ]
 

@@ -120,10 +120,21 @@ def make_retry_input(record: JobRecord) -> RetryInput:
         rows += again.num_rows
         _put_retry(record, chunk, again)
     if not rows:
-        have = f"only {unread} rows that cannot be read" if unread else "no dead letters"
-        raise JobConflictError(f"job {record.job} has {have}: there is nothing to try again.")
+        raise _nothing_to_try(record, unread)
     url = f"{record.store.url.rstrip('/')}/{retry_prefix(record.job)}"
     return RetryInput(url=url, rows=rows, unread=unread)
+
+
+def _nothing_to_try(record: JobRecord, unread: int) -> JobConflictError:
+    if not unread:
+        return JobConflictError(
+            f"job {record.job} has no dead letters: there is nothing to try again."
+        )
+    return JobConflictError(
+        f"job {record.job} has only rows that could not be read, {unread} of them, and would not "
+        f"be now. Correct the lines that 'tidegate batch dead-letters {record.job}' names, and "
+        "submit those as a new job."
+    )
 
 
 def _not_published(record: JobRecord, state: JobState | None) -> JobConflictError:

@@ -109,7 +109,7 @@ class Csv:
         missing = [f.name for f in columns if not f.nullable and table[f.name].null_count]
         if missing:
             message = f"column {missing[0]!r} has no value, and the model needs one"
-            raise UnreadableRowsError(message, code=MISSING)
+            raise UnreadableRowsError(message, code=MISSING, column=missing[0])
         if table.num_rows != len(rows):
             raise _explained(rows, heading, columns, "a line end within the row")
         batch: pa.RecordBatch = table.combine_chunks().to_batches()[0]
@@ -180,7 +180,7 @@ def _explained(rows: Rows, heading: Heading, columns: pa.Schema, told: str) -> U
         name = heading.names[int(found[1])]
         kind = columns.field(name).type
         message = f"column {name!r}: expected {described(kind)}, found {shown(found[2])}"
-        return UnreadableRowsError(message, code=WRONG_TYPE)
+        return UnreadableRowsError(message, code=WRONG_TYPE, column=name)
     count = len(_fields(rows.row(0), errors="replace"))
     if rows.row(0).strip() and count != len(heading.names):
         fields = counted(len(heading.names), "field")

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import BinaryIO, Final, Protocol
+from typing import BinaryIO, Final, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,8 @@ MISSING: Final = "missing_value"
 """A column that the model needs has no value."""
 MOST_TOLD: Final = 200
 """Letters of what Arrow says of a row, which may hold the whole of it."""
+_MOST_BLAMED: Final = 8
+"""Columns of a bad row: it is read once more for each, and with so many little of it is right."""
 BOM: Final = b"\xef\xbb\xbf"
 _NOWHERE: Final = np.empty(0, dtype=np.int64)
 
@@ -26,9 +28,11 @@ _NOWHERE: Final = np.empty(0, dtype=np.int64)
 class UnreadableRowsError(Exception):
     """At least one of these rows cannot be read; of a single one the reason is known."""
 
-    def __init__(self, message: str, *, code: str = MALFORMED) -> None:
+    def __init__(self, message: str, *, code: str = MALFORMED, column: str | None = None) -> None:
         super().__init__(message)
         self.code = code
+        self.column = column
+        """The one whose value is to blame; ``None`` if it is the row as a whole."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +95,11 @@ class Dialect(Protocol):
         ...
 
 
-def read_rows(rows: Rows, parse: Callable[[Rows], pa.RecordBatch], schema: pa.Schema) -> ReadRows:
+Parse: TypeAlias = Callable[[Rows, pa.Schema], pa.RecordBatch]
+"""Reads these columns of rows, as ``Dialect.parse`` does."""
+
+
+def read_rows(rows: Rows, parse: Parse, schema: pa.Schema) -> ReadRows:
     """Read what can be read, and find what cannot, by halving where something fails.
 
     All rows go through the same parser, together or alone, so that what becomes of a row does
@@ -103,10 +111,12 @@ def read_rows(rows: Rows, parse: Callable[[Rows], pa.RecordBatch], schema: pa.Sc
     while waiting:
         first, end = waiting.pop()
         try:
-            good.append((first, _checked(rows.slice(first, end), parse)))
+            some = rows.slice(first, end)
+            good.append((first, _checked(some, parse, schema)))
         except UnreadableRowsError as error:
             if end - first == 1:
-                bad.append(_bad_row(rows, first, error))
+                values = _readable(some, parse, schema, error)
+                bad.append(_bad_row(rows, first, error, values))
             else:
                 middle = (first + end) // 2
                 waiting += [(middle, end), (first, middle)]  # the first half is next
@@ -123,7 +133,7 @@ def read_rows(rows: Rows, parse: Callable[[Rows], pa.RecordBatch], schema: pa.Sc
     )
 
 
-def _checked(rows: Rows, parse: Callable[[Rows], pa.RecordBatch]) -> pa.RecordBatch:
+def _checked(rows: Rows, parse: Parse, schema: pa.Schema) -> pa.RecordBatch:
     if rows.longest_bytes > MOST_ROW_BYTES:
         raise UnreadableRowsError(f"the row is longer than {MOST_ROW_BYTES >> 20} MiB")
     if not rows.content.isascii():
@@ -132,10 +142,31 @@ def _checked(rows: Rows, parse: Callable[[Rows], pa.RecordBatch]) -> pa.RecordBa
         except UnicodeDecodeError as error:
             at = f"byte {error.start} of the row is 0x{rows.content[error.start]:02x}"
             raise UnreadableRowsError(f"the row is not UTF-8: {at}") from error
-    return parse(rows)
+    return parse(rows, schema)
 
 
-def _bad_row(rows: Rows, place: int, error: UnreadableRowsError) -> BadRow:
+def _readable(
+    row: Rows, parse: Parse, schema: pa.Schema, error: UnreadableRowsError
+) -> pa.RecordBatch | None:
+    """Read a bad row without the columns that are to blame; its key may be among the others."""
+    left = {field.name: field.with_nullable(True) for field in schema}
+    for _ in range(_MOST_BLAMED):
+        if error.column is None or left.pop(error.column, None) is None or not left:
+            break
+        try:
+            return parse(row, pa.schema(list(left.values())))
+        except UnreadableRowsError as another:
+            error = another
+    return None
+
+
+def _bad_row(
+    rows: Rows, place: int, error: UnreadableRowsError, values: pa.RecordBatch | None
+) -> BadRow:
     return BadRow(
-        row=rows.start.row + place, line=rows.line(place), code=error.code, message=str(error)
+        row=rows.start.row + place,
+        line=rows.line(place),
+        code=error.code,
+        message=str(error),
+        values=values,
     )

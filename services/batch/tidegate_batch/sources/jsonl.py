@@ -187,11 +187,11 @@ def _integer(digits: str) -> int | float:
 def _wrong(value: object, field: "pa.Field[Any]") -> UnreadableRowsError | None:
     if value is None and not field.nullable:
         message = f"column {field.name!r} has no value, and the model needs one"
-        return UnreadableRowsError(message, code=MISSING)
+        return UnreadableRowsError(message, code=MISSING, column=field.name)
     if fits(value, field.type, may_be_null=field.nullable):
         return None
     message = f"column {field.name!r}: expected {described(field.type)}, found {shown(value)}"
-    return UnreadableRowsError(message, code=WRONG_TYPE)
+    return UnreadableRowsError(message, code=WRONG_TYPE, column=field.name)
 
 
 def _reason(rows: Rows, columns: pa.Schema, otherwise: str) -> UnreadableRowsError:

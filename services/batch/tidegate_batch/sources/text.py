@@ -183,8 +183,8 @@ class _OpenText:
         if rows is None:
             raise UnreadableRowsError(f"it ends before row {self._cutter.row}, which was counted")
 
-        def parse(some: Rows) -> pa.RecordBatch:
-            return self._dialect.parse(some, self._heading, columns)
+        def parse(some: Rows, fields: pa.Schema) -> pa.RecordBatch:
+            return self._dialect.parse(some, self._heading, fields)
 
         return read_rows(rows, parse, columns)
 
