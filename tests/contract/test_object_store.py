@@ -256,8 +256,18 @@ def test_what_is_not_wanted_is_not_listed_nor_anything_below_it(store: ObjectSto
     assert list(store.keys("jobs/2/c", wanted)) == list(store.keys("jobs", lambda _: False)) == []
 
 
+def test_folders_are_listed_without_what_they_hold(store: ObjectStore) -> None:
+    for key in ("jobs/2/plan", "jobs/10/commits/a", "jobs/10/plan", "jobs/list", "models/a/1/b"):
+        store.put_if_absent(key, b"x")
+    assert list(store.folders("")) == ["jobs/", "models/"]
+    assert list(store.folders("jobs/")) == ["jobs/10/", "jobs/2/"]
+    assert list(store.folders("jobs/1")) == ["jobs/10/"]
+    assert list(store.folders("jobs/10/")) == ["jobs/10/commits/"]
+    assert list(store.folders("jobs/10/commits/")) == list(store.folders("none/")) == []
+
+
 def test_a_store_without_objects_lists_none(store: ObjectStore) -> None:
-    assert list(store.keys("")) == list(store.keys("models/")) == []
+    assert list(store.keys("")) == list(store.keys("models/")) == list(store.folders("")) == []
 
 
 ODD_KEYS = [
@@ -295,6 +305,7 @@ CALLS: list[Callable[[ObjectStore, str], object]] = [
     lambda store, key: store.copy("b", key, etag=WRONG_ETAG),
     lambda store, key: store.delete(key),
     lambda store, key: store.keys(f"{key}/"),
+    lambda store, key: store.folders(f"{key}/"),
     lambda store, key: store.local_path(key),
 ]
 

@@ -91,6 +91,11 @@ class MemoryObjectStore:
         keys = (name.removeprefix(start) for name in sorted(names, key=str.encode))
         return filter(wanted, usable_keys(keys, url=self._url))
 
+    def folders(self, prefix: str) -> Iterator[str]:
+        begin = len(check_prefix(prefix))
+        below = ((key, key.find("/", begin)) for key in self.keys(prefix))
+        return iter(dict.fromkeys(key[: end + 1] for key, end in below if end >= 0))
+
     def local_path(self, key: str) -> None:
         check_key(key)
 

@@ -109,6 +109,9 @@ class FaultyObjectStore:
     def keys(self, prefix: str, wanted: Wanted = everything) -> Iterator[str]:
         return iter(self._serve(f"keys {prefix}", lambda: list(self._inner.keys(prefix, wanted))))
 
+    def folders(self, prefix: str) -> Iterator[str]:
+        return iter(self._serve(f"folders {prefix}", lambda: list(self._inner.folders(prefix))))
+
     def local_path(self, key: str) -> Path | None:
         return self._inner.local_path(key)
 

@@ -40,6 +40,7 @@ from tidegate.objects.port import (
     check_key,
     check_prefix,
     everything,
+    usable_folders,
     usable_keys,
 )
 from tidegate.units import NS_PER_SECOND, ns_to_seconds
@@ -176,6 +177,17 @@ class LocalObjectStore:
 
         return usable_keys(self._walk(folder + slash, is_wanted), url=self.url)
 
+    def folders(self, prefix: str) -> Iterator[str]:
+        """Look into one folder."""
+        folder, slash, _ = check_prefix(prefix).rpartition("/")
+        with self._explaining(""):
+            self._check_there()
+
+        def is_wanted(key: str) -> bool:
+            return key.startswith(prefix) and key.endswith("/")
+
+        return usable_folders(self._entries(folder + slash, is_wanted), url=self.url)
+
     def local_path(self, key: str) -> Path:
         """Return where the object lies, or would lie."""
         return self._path(key)
@@ -207,14 +219,16 @@ class LocalObjectStore:
 
     def _walk(self, folder: str, wanted: Wanted) -> Iterator[str]:
         """Yield the keys of a folder, which is empty or ends in a slash."""
-        with self._explaining(folder):
-            self._below_root(self._root / folder)
-            keys = self._sorted_keys(folder, wanted)
-        for key in keys:
+        for key in self._entries(folder, wanted):
             if key.endswith("/"):
                 yield from self._walk(key, wanted)
             else:
                 yield key
+
+    def _entries(self, folder: str, wanted: Wanted) -> list[str]:
+        with self._explaining(folder):
+            self._below_root(self._root / folder)
+            return self._sorted_keys(folder, wanted)
 
     def _sorted_keys(self, folder: str, wanted: Wanted) -> list[str]:
         """Return files, and folders with a slash: as part of a key that is how they sort."""

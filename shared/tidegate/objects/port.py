@@ -156,6 +156,14 @@ class ObjectStore(Protocol):
         """
         ...
 
+    def folders(self, prefix: str) -> Iterator[str]:
+        """Yield what the keys with this prefix have up to their next slash, each once, in order.
+
+        With the prefix ``"jobs/"`` of ``"jobs/1/plan"`` that is ``"jobs/1/"``. However many keys
+        lie in a folder, it costs no more. In a local store nothing may lie in it any more.
+        """
+        ...
+
     def local_path(self, key: str) -> Path | None:
         """Say where the object lies on this machine's disk; ``None`` if it must be fetched."""
         ...
@@ -218,3 +226,13 @@ def usable_keys(keys: Iterable[str], *, url: str) -> Iterator[str]:
             raise StoreUnavailableError(
                 f"{url} cannot be listed: {error}. Rename or move that object, then repeat."
             ) from error
+
+
+def usable_folders(folders: Iterable[str], *, url: str) -> Iterator[str]:
+    """Yield the folders that ``usable_keys`` would yield keys from, each with its slash.
+
+    Raises:
+        StoreUnavailableError: As for keys.
+    """
+    keys = (folder.removesuffix("/") for folder in folders)
+    return (f"{key}/" for key in usable_keys(keys, url=url))

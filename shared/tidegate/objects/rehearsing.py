@@ -122,6 +122,10 @@ class RehearsingStore:
         keys = self._read(f"list {prefix}", lambda: self._inner.keys(prefix, wanted))
         return (key for key in keys if key != missed)
 
+    def folders(self, prefix: str) -> Iterator[str]:
+        """Ask, unless throttled."""
+        return self._read(f"folders {prefix}", lambda: self._inner.folders(prefix))
+
     def local_path(self, key: str) -> Path | None:
         """Say where the other has it."""
         return self._inner.local_path(key)

@@ -23,6 +23,7 @@ from tidegate.objects.port import (
     check_key,
     check_prefix,
     everything,
+    usable_folders,
     usable_keys,
 )
 from tidegate.objects.s3_calls import Asking, connect
@@ -170,6 +171,10 @@ class S3ObjectStore:
         """List page by page, a thousand keys each, while the caller iterates."""
         return filter(wanted, usable_keys(self._listed(check_prefix(prefix)), url=self.url))
 
+    def folders(self, prefix: str) -> Iterator[str]:
+        """List them page by page, a thousand each; the server passes over what they hold."""
+        return usable_folders(self._common(check_prefix(prefix)), url=self.url)
+
     def local_path(self, key: str) -> None:
         """Return ``None``: every object must be fetched."""
         check_key(key)
@@ -235,22 +240,29 @@ class S3ObjectStore:
         return stored.body
 
     def _listed(self, prefix: str) -> Iterator[str]:
-        """Ask for each page by itself: botocore's paginator would end at the first error."""
-        start = self._prefix + prefix
-        page = self._asking.ask(partial(self._page, start), key=start)
-        while True:
+        for page in self._pages({"Bucket": self._bucket, "Prefix": self._prefix + prefix}):
             for entry in page.get("Contents", []):
                 yield entry["Key"].removeprefix(self._prefix)
-            token = page.get("NextContinuationToken")
-            if token is None:
-                return
-            page = self._asking.ask(partial(self._page, start, token), key=start)
 
-    def _page(self, start: str, token: str | None = None) -> "ListObjectsV2OutputTypeDef":
-        request: ListObjectsV2RequestTypeDef = {"Bucket": self._bucket, "Prefix": start}
-        if token is not None:
-            request["ContinuationToken"] = token
-        return self._client.list_objects_v2(**request)
+    def _common(self, prefix: str) -> Iterator[str]:
+        start = self._prefix + prefix
+        for page in self._pages({"Bucket": self._bucket, "Prefix": start, "Delimiter": "/"}):
+            for entry in page.get("CommonPrefixes", []):
+                yield entry["Prefix"].removeprefix(self._prefix)
+
+    def _pages(
+        self, request: "ListObjectsV2RequestTypeDef"
+    ) -> Iterator["ListObjectsV2OutputTypeDef"]:
+        """Ask for each page by itself: botocore's paginator would end at the first error."""
+        token: str | None = ""
+        while token is not None:
+            if token:
+                request["ContinuationToken"] = token
+            page = self._asking.ask(
+                lambda: self._client.list_objects_v2(**request), key=request.get("Prefix", "")
+            )
+            yield page
+            token = page.get("NextContinuationToken")
 
 
 def _whole(reply: "GetObjectOutputTypeDef") -> StoredObject:
