@@ -4,6 +4,7 @@ import io
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
@@ -101,8 +102,8 @@ def test_a_store_that_has_answered_somebody_else_is_waited_for() -> None:
     assert len(waiting.pauses_ns) == 1
 
 
-def test_nobody_queues_behind_a_repeated_call_that_is_slow() -> None:
-    waiting, is_slow, is_over = Waiting(), threading.Event(), threading.Event()
+def test_nobody_queues_for_long_behind_a_repeated_call_that_is_slow() -> None:
+    is_slow, is_over = threading.Event(), threading.Event()
 
     class Slow(MemoryObjectStore):
         heads = 0
@@ -112,23 +113,22 @@ def test_nobody_queues_behind_a_repeated_call_that_is_slow() -> None:
             if self.heads == 2:  # the first repetition
                 is_slow.set()
                 is_over.wait()
-            if self.heads < 4:
+            if self.heads <= 3:
                 raise StoreBusyError("503 SlowDown")
             return super().head(key)
 
+    patience = replace(Waiting().patience(), turn_ns=1)
     inner = Slow("memory://bucket", {"memory://bucket/a": b"x"})
-    store = PatientObjectStore(inner, waiting.patience(), has_answered=True)
+    store = PatientObjectStore(inner, patience, has_answered=True)
     with ThreadPoolExecutor(1) as threads:
         slow = threads.submit(store.head, "a")
         is_slow.wait()
         try:
-            with pytest.raises(StoreBusyError):
-                store.head("a")  # as a lease is renewed
-            assert inner.heads == 3, "of the calls that are repeated one is made at a time"
+            assert store.head("a") is not None  # as a lease is renewed
+            assert not slow.done()
         finally:
             is_over.set()
-        with pytest.raises(StoreBusyError):
-            slow.result()
+        assert slow.result() is not None
 
 
 class Throttled(io.BytesIO):

@@ -22,7 +22,7 @@ from tidegate.objects.port import (
     Written,
     everything,
 )
-from tidegate.units import NS_PER_MS, NS_PER_SECOND
+from tidegate.units import NS_PER_MS, NS_PER_SECOND, ns_to_seconds
 
 _Answer = TypeVar("_Answer")
 
@@ -51,15 +51,17 @@ class Patience:
     """Blocks for so many nanoseconds."""
     dice: Dice
     """Parts those who were all refused at once."""
+    turn_ns: int = NS_PER_SECOND
+    """How long a repeated call lets others go first: behind slow ones a lease would expire."""
 
 
 class PatientObjectStore:
     """Repeats calls to another store that fail with ``StoreBusyError``.
 
     Pauses double from 0.1 s to 10 s, and each is a random part of that ("full jitter"). Of the
-    calls that are repeated only one is made at a time, so that a store that throttles sees fewer
-    requests, not more. A store that has never answered is not waited for: a wrong address, say,
-    should not take long to be noticed.
+    calls that are repeated only one is made at a time, unless it is slow, so that a store that
+    throttles sees fewer requests, not more. A store that has never answered is not waited for: a
+    wrong address, say, should not take long to be noticed.
 
     Reading from an open object counts as a call, and a read that failed is repeated from where it
     began. A local object is left as it is: reading from a disk is never busy.
@@ -157,15 +159,15 @@ class PatientObjectStore:
         pause_ns = _FIRST_PAUSE_NS
         while patience.clock.now_ns() < give_up_at_ns:
             patience.pause(int(patience.dice.random() * pause_ns))
-            if not self._one_repeat.acquire(blocking=False):
-                continue  # whoever has waited least asks soonest: no lease queues behind slow calls
             pause_ns = min(2 * pause_ns, _LONGEST_PAUSE_NS)
+            has_turn = self._one_repeat.acquire(timeout=ns_to_seconds(patience.turn_ns))
             try:
                 return call()
             except StoreBusyError as again:
                 error = again
             finally:
-                self._one_repeat.release()
+                if has_turn:
+                    self._one_repeat.release()
         raise error
 
 
