@@ -20,6 +20,7 @@ from tidegate.objects.port import (
     StoredObject,
     Wanted,
     Written,
+    check_prefix,
     everything,
 )
 from tidegate.units import NS_PER_MS, NS_PER_SECOND, ns_to_seconds
@@ -117,7 +118,7 @@ class PatientObjectStore:
 
     def keys(self, prefix: str, wanted: Wanted = everything) -> Iterator[str]:
         """As the port says; a listing that is cut short goes on behind the last key it told."""
-        return self._listed(prefix, wanted)
+        return self._listed(check_prefix(prefix), wanted)
 
     def folders(self, prefix: str) -> Iterator[str]:
         """As the port says; all of them are asked for at once."""
