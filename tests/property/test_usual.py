@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 
 from tests.fixtures import edges, onnx_models
 from tidegate.artifacts.manifest import Column, TabularSpec, TransformSpec
-from tidegate.errors import TidegateError
+from tidegate.errors import RequestRejectedError, TidegateError
 from tidegate.oip import InferRequest, decode_request
 from tidegate.oip.errors import UnsupportedParameterError
 from tidegate.oip.limits import UNCOUNTED_BYTES
@@ -136,7 +136,7 @@ def generally(body: bytes, asked: Signature) -> InferRequest:
     return request
 
 
-class LeftAloneError(TidegateError):
+class LeftAloneError(RequestRejectedError):
     """The usual code says nothing of a body, which is always right."""
 
 

@@ -91,7 +91,7 @@ def test_a_size_with_few_samples_borrows_the_tail_of_the_others() -> None:
 
 def test_with_many_samples_a_single_stall_is_no_tail() -> None:
     model = seen(*((4, 1_000) for _ in range(200)), (4, 100_000))
-    assert model.tail_ns(4) == 1_000
+    assert model.tail_ns(4) == model.mean_ns(4) < 3_000  # and nothing is promised below the mean
 
 
 def test_deviations_are_those_of_one_batch() -> None:
