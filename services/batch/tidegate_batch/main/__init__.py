@@ -1,104 +1,40 @@
 """``tidegate batch``: submit a job, look at it, resume it, verify what it wrote; and the rest."""
 
-from typing import TYPE_CHECKING, Unpack
+from importlib.metadata import EntryPoint
+from typing import Final
 
 import click
 
-from tidegate.cli.exits import ExitCode
-from tidegate.cli.output import emit, examples
-from tidegate_batch.main.dead_letters import dead_letters, retry_dlq
-from tidegate_batch.main.estimating import estimate
-from tidegate_batch.main.options import (
-    Common,
-    common_options,
-    crew_options,
-    open_session,
-    tell,
-)
-from tidegate_batch.main.overseeing import cancel, gc, list_command, watch
-from tidegate_batch.main.submitting import submit
+from tidegate.cli.output import examples
+from tidegate.cli.root import LazyGroup
 
-if TYPE_CHECKING:
-    from tidegate_batch.pipeline.verifying import Verdict
+COMMANDS: Final = {
+    "cancel": "overseeing:cancel",
+    "dead-letters": "dead_letters:dead_letters",
+    "estimate": "estimating:estimate",
+    "gc": "overseeing:gc",
+    "list": "overseeing:list_command",
+    "resume": "continuing:resume",
+    "retry-dlq": "dead_letters:retry_dlq",
+    "status": "continuing:status",
+    "submit": "submitting:submit",
+    "verify": "continuing:verify",
+    "watch": "overseeing:watch",
+}
+"""Imported when they are asked for: ``tidegate --help`` needs none of them."""
 
 
 @click.group(
+    cls=LazyGroup,
+    entries={
+        name: EntryPoint(name, f"{__name__}.{value}", "tidegate.batch.commands")
+        for name, value in COMMANDS.items()
+    },
     epilog=examples(
         "tidegate batch submit --model risk@stable --input 'in/*.parquet' --output out --wait",
         "tidegate batch status 0123456789abcdef --wait",
         "tidegate batch resume 0123456789abcdef --wait",
-    )
+    ),
 )
 def batch() -> None:
     """Score files with one model version: each row once, whatever is killed meanwhile."""
-
-
-@batch.command(epilog=examples("tidegate batch status 0123456789abcdef"))
-@click.argument("job")
-@click.option("--wait", is_flag=True, help="Watch it until it ends.")
-@common_options
-def status(job: str, **options: Unpack[Common]) -> ExitCode:
-    """Show how far JOB is; exits 1 if it failed, or if nobody drives it any more."""
-    session = open_session(options)
-    record = session.record(job)
-    return tell(session.watch(record) if options["wait"] else session.look(record), options)
-
-
-@batch.command(epilog=examples("tidegate batch resume 0123456789abcdef --wait"))
-@click.argument("job")
-@crew_options
-@click.option("--wait", is_flag=True, help="Run it here, and return when it is published.")
-@common_options
-def resume(job: str, **options: Unpack[Common]) -> ExitCode:
-    """Go on with JOB where it stopped; chunks that are committed are not scored again."""
-    from tidegate_batch.main.session import run_or_explain
-
-    session = open_session(options)
-    record = session.record(job)
-    answer = run_or_explain(session, record) if options["wait"] else session.run_alone(record)
-    return tell(answer, options)
-
-
-@batch.command(epilog=examples("tidegate batch verify 0123456789abcdef"))
-@click.argument("job")
-@click.option("--wait", is_flag=True, help="Wait until the job has ended.")
-@common_options
-def verify(job: str, **options: Unpack[Common]) -> ExitCode:
-    """Read all that JOB published again; exits 1 unless every row stands there exactly once."""
-    from tidegate_batch.pipeline.verifying import verify as verify_output
-
-    session = open_session(options)
-    record = session.record(job)
-    if options["wait"]:
-        session.watch(record)
-    verdict = verify_output(record, parts=session.parts)
-    emit(
-        {
-            "job": job,
-            "sound": verdict.is_sound,
-            "rows": verdict.rows,
-            "rows_dlq": verdict.rows_dlq,
-            "parts": verdict.parts,
-            "problems": verdict.problems,
-        },
-        json_to=options["json_to"],
-        text=_describe(verdict),
-    )
-    return ExitCode.OK if verdict.is_sound else ExitCode.FAILED
-
-
-def _describe(verdict: "Verdict") -> str:
-    from tidegate_batch.core.wording import counted
-
-    if verdict.is_sound:
-        rows, parts = counted(verdict.rows, "row"), counted(verdict.parts, "part")
-        dead = f" and {counted(verdict.rows_dlq, 'dead letter')}" if verdict.rows_dlq else ""
-        return f"job {verdict.job} is sound: {rows} in {parts}{dead}, each row once"
-    lines = [f"job {verdict.job} is not sound: {counted(len(verdict.problems), 'problem')}"]
-    lines += [f"  {problem}" for problem in verdict.problems]
-    lines.append("Restore the output from a backup, or submit the job again, to another --output.")
-    return "\n".join(lines)
-
-
-for command in (submit, estimate, list_command, watch, cancel, gc, dead_letters, retry_dlq):
-    batch.add_command(command)

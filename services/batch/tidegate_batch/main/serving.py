@@ -1,6 +1,5 @@
 """``tidegate jobs serve``: jobs over HTTP, and the queue of their store worked off by priority."""
 
-import asyncio
 import ipaddress
 import socket
 from concurrent.futures import ThreadPoolExecutor
@@ -91,6 +90,8 @@ def serve(**options: Unpack[_Serve]) -> None:
     Everything lies in the store: jobs that run go on when this process ends, and those that wait
     are begun by the next one, here or elsewhere.
     """
+    import asyncio
+
     from tidegate_batch.api.app import build_app
     from tidegate_batch.api.serving import serve as serve_app
 
@@ -179,6 +180,8 @@ def _runner(session: "Session", concurrent: int) -> "QueueRunner":
 
 async def _look_after(runner: "QueueRunner") -> None:
     """Look at the queue for ever; a store that is away is asked again."""
+    import asyncio
+
     while True:
         try:
             await asyncio.to_thread(runner.look)
