@@ -1,7 +1,9 @@
 """A machine of a Ray cluster vanishes in the midst of a job, with all that runs on it."""
 
+import math
 import secrets
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from tidegate_batch.ports import Committed, WorkerEvent, WorkerLost, WorkerSaid
 
 ROWS = 1000
 MEMORY_BYTES = 80 << 20
+HELD_S = 10.0
 
 
 @pytest.fixture
@@ -34,7 +37,11 @@ def cluster() -> Iterator[Any]:
 
 
 class LosesNode(RayEngine):
-    """Kills the second node once both workers have committed chunks."""
+    """Kills the second node once both workers have committed chunks.
+
+    What is said after that is held back until the loss is known, or for some seconds: the other
+    worker could finish the job before.
+    """
 
     def __init__(self, cluster: Any) -> None:  # noqa: ANN401 - Ray has no types
         super().__init__(build_scorer, cores=2, workers=2, address=cluster.address)
@@ -42,13 +49,21 @@ class LosesNode(RayEngine):
         self._node = cluster.add_node(num_cpus=1, object_store_memory=MEMORY_BYTES)
         self.committed: list[int] = []
         self.lost: list[WorkerLost] = []
+        self._held: list[WorkerEvent] = []
+        self._held_until = math.inf
 
     def next_event(self, timeout_ns: int) -> WorkerEvent | None:
+        if self._held and (self.lost or time.monotonic() > self._held_until):
+            return self._held.pop(0)
+        is_held = self._node is None and not self.lost
         event = super().next_event(timeout_ns)
         if isinstance(event, WorkerLost):
             self.lost.append(event)
         elif event is not None and isinstance(event.message, Committed):
             self._on_committed(event)
+        if is_held and isinstance(event, WorkerSaid) and time.monotonic() < self._held_until:
+            self._held.append(event)
+            return None
         return event
 
     def _on_committed(self, event: WorkerSaid) -> None:
@@ -56,6 +71,7 @@ class LosesNode(RayEngine):
         if self._node is not None and set(self.committed) == {0, 1}:
             node, self._node = self._node, None
             self._cluster.remove_node(node, allow_graceful=False)
+            self._held_until = time.monotonic() + HELD_S
 
 
 @pytest.mark.field_fault("B-17")

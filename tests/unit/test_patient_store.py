@@ -18,6 +18,7 @@ from tidegate.objects.port import (
     ObjectHead,
     Refused,
     StoreBusyError,
+    StoreOverloadedError,
     StoreUnavailableError,
     Wanted,
     Written,
@@ -74,6 +75,14 @@ def test_a_store_that_never_answered_is_not_waited_for() -> None:
     with pytest.raises(StoreBusyError):
         PatientObjectStore(inner, waiting.patience()).head("a")
     assert waiting.pauses_ns == []
+
+
+def test_a_store_whose_first_answer_is_that_it_is_overloaded_is_waited_for() -> None:
+    waiting = Waiting()
+    memory = MemoryObjectStore("memory://bucket", {"memory://bucket/a": b"x"})
+    inner = FaultyObjectStore(memory, {0: Fails(StoreOverloadedError("503 SlowDown"))})
+    assert PatientObjectStore(inner, waiting.patience()).head("a") is not None
+    assert len(waiting.pauses_ns) == 1
 
 
 def test_a_store_that_never_answered_a_listing_is_not_waited_for() -> None:

@@ -18,6 +18,7 @@ from tidegate.objects.port import (
     Refused,
     StoreBusyError,
     StoredObject,
+    StoreOverloadedError,
     Wanted,
     Written,
     check_prefix,
@@ -136,7 +137,7 @@ class PatientObjectStore:
                 last = key
                 yield key
         except StoreBusyError as error:
-            if not self.has_answered:
+            if not self._is_there(error):
                 raise
             whole = self._ask_again(lambda: list(self._inner.keys(prefix, wanted)), error)
         else:
@@ -144,11 +145,14 @@ class PatientObjectStore:
             return
         yield from (key for key in whole if last is None or key.encode() > last.encode())
 
+    def _is_there(self, error: StoreBusyError) -> bool:
+        return self.has_answered or isinstance(error, StoreOverloadedError)
+
     def _ask(self, call: Callable[[], _Answer]) -> _Answer:
         try:
             answer = call()
         except StoreBusyError as error:
-            if not self.has_answered:
+            if not self._is_there(error):
                 raise
             return self._ask_again(call, error)
         self.has_answered = True

@@ -81,6 +81,10 @@ class StoreBusyError(StoreUnavailableError):
     """The store throttled, was overloaded, or did not answer: a later try may well succeed."""
 
 
+class StoreOverloadedError(StoreBusyError):
+    """It replied that it does not want to now: so it is there, and its address is right."""
+
+
 Wanted: TypeAlias = Callable[[str], bool]
 """Says of a key, or of a folder with its slash, whether a listing needs it. Of what is below a
 folder that it says no to, it says no to all."""

@@ -18,6 +18,7 @@ from tidegate.objects.port import (
     Refused,
     StoreBusyError,
     StoredObject,
+    StoreOverloadedError,
     Wanted,
     Written,
     everything,
@@ -133,7 +134,7 @@ class RehearsingStore:
     def _read(self, call: str, act: Callable[[], _Answer]) -> _Answer:
         if self._falls(self._shares.refused):
             with self._one_roll:
-                raise StoreBusyError(f"{call}: {self._dice.choice(_THROTTLED)} (rehearsed)")
+                raise StoreOverloadedError(f"{call}: {self._dice.choice(_THROTTLED)} (rehearsed)")
         return act()
 
     def _write(self, call: str, act: Callable[[], _Answer]) -> _Answer:
@@ -144,7 +145,7 @@ class RehearsingStore:
 
     def _write_if(self, call: str, act: Callable[[], Written | Refused]) -> Written | Refused:
         if self._falls(self._shares.conflict):
-            raise StoreBusyError(f"{call}: 409 ConditionalRequestConflict (rehearsed)")
+            raise StoreOverloadedError(f"{call}: 409 ConditionalRequestConflict (rehearsed)")
         answer = self._write(call, act)
         return Refused() if self._falls(self._shares.repeated_below) else answer
 

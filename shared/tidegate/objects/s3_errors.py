@@ -21,7 +21,7 @@ from botocore.exceptions import (
     ResponseStreamingError,
 )
 
-from tidegate.objects.port import StoreBusyError, StoreUnavailableError
+from tidegate.objects.port import StoreBusyError, StoreOverloadedError, StoreUnavailableError
 
 _NOTHING_LANDED: Final = {"ConditionalRequestConflict", "OperationAborted"}
 _OVERLOADED: Final = {429, 500, 502, 503, 504}
@@ -65,6 +65,8 @@ def explain(
     said = _of_answer(error) if isinstance(error, ClientError) else _of_client(error, where=where)
     is_busy = is_passing(error) or isinstance(error, ConnectionError | HTTPClientError)
     kind = StoreBusyError if is_busy else StoreUnavailableError
+    if is_busy and isinstance(error, ClientError):
+        kind = StoreOverloadedError
     return kind(f"{what} at {where}: {said}")
 
 
