@@ -7,7 +7,7 @@ from typing import Final
 _STANDARD: Final = NormalDist()
 
 
-@lru_cache(maxsize=64)  # after every batch for one of a few percentiles; others pass through
+@lru_cache(maxsize=16)  # asked after every batch, for one of a few percentiles
 def deviations(percentile: float) -> float:
     """Return z: by how many standard deviations a normal sum may exceed its mean."""
     return _STANDARD.inv_cdf(percentile)
@@ -25,4 +25,4 @@ def caution(percentile: float, contenders: float = 1.0) -> float:
     if z <= 0:
         return 1.0
     missed = (1 - percentile) / 2 / contenders
-    return deviations(1 - missed) / z
+    return _STANDARD.inv_cdf(1 - missed) / z

@@ -68,9 +68,8 @@ class Ledger:
         """Requests admitted so far, however they ended."""
         return self.arrived - self.counts[State.REJECTED] - self.counts[State.STANDBY]
 
-    @property
     def usual_rows(self) -> int:
-        """Rows of a request of late, on average and at least 1."""
+        """Take in what has arrived, and return the rows of a request of late, at least 1."""
         return self._usual.rows(self.arrived, self.arrived_rows)
 
     def move(self, request: Request, event: Event) -> None:

@@ -136,7 +136,7 @@ class MicroBatcher:
         refusal = self._admission.refuse_unread(request, now_ns)
         if refusal is None or probes.is_due(ledger.accepted):
             return None
-        usual_rows = ledger.usual_rows
+        usual_rows = ledger.usual_rows()
         ledger.arrived += 1
         ledger.arrived_rows += usual_rows
         ledger.refused_unread += 1
@@ -174,7 +174,7 @@ class MicroBatcher:
         self._release(batch, now_ns)
         self._endings.complete(batch, now_ns, commands)
         took_ns = took_ns or now_ns - batch.started_at_ns
-        self.pace.learn(batch.rows, took_ns, now_ns, request_rows=self._ledger.usual_rows)
+        self.pace.learn(batch.rows, took_ns, now_ns, request_rows=self._ledger.usual_rows())
         for verdict in self._bisection.on_ended(batch):
             self._endings.fail(verdict, commands)
         self._dispatch(now_ns, commands)  # first: the executor idles until it is obeyed
