@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.fixtures import row_files
 from tests.fixtures.row_files import found_at, planned, read
 from tidegate.errors import JobError
 from tidegate.objects.opening import open_store
@@ -37,12 +38,7 @@ def source() -> Iterator[FileSource]:
 def rows_of(
     tmp_path: Path, content: bytes, columns: pa.Schema = COLUMNS
 ) -> tuple[list[dict[str, object]], dict[int, tuple[str, str]]]:
-    """Return the good rows, and code and message of each bad one by its line."""
-    file = tmp_path / "rows.csv"
-    file.write_bytes(content)
-    with closing(FileSource(open_store)) as source:
-        good, bad = read(source, planned(found_at(file)), columns)
-    return good, {row.line.number: (row.code, row.message) for row in bad}
+    return row_files.rows_of(tmp_path / "rows.csv", content, columns)
 
 
 def test_types_are_those_that_are_wanted_whatever_the_text_looks_like(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, cast
 import pyarrow as pa
 import pytest
 
+from tests.fixtures import row_files
 from tests.fixtures.row_files import found_at, groups_of, planned, read
 from tidegate.errors import JobError
 from tidegate.objects.local import LocalObjectStore
@@ -38,12 +39,7 @@ def source() -> Iterator[FileSource]:
 def rows_of(
     tmp_path: Path, content: bytes, columns: pa.Schema = COLUMNS
 ) -> tuple[list[dict[str, object]], dict[int, tuple[str, str]]]:
-    """Return the good rows, and code and message of each bad one by its line."""
-    file = tmp_path / "rows.jsonl"
-    file.write_bytes(content)
-    with closing(FileSource(open_store)) as source:
-        good, bad = read(source, planned(found_at(file)), columns)
-    return good, {row.line.number: (row.code, row.message) for row in bad}
+    return row_files.rows_of(tmp_path / "rows.jsonl", content, columns)
 
 
 def test_values_are_exact_to_the_edges_of_their_types(tmp_path: Path) -> None:

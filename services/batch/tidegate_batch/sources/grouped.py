@@ -15,7 +15,7 @@ from tidegate.objects.port import ObjectStore, StoreUnavailableError
 from tidegate_batch.core.formats import NAMES, InputFormat
 from tidegate_batch.core.records import PlannedInput
 from tidegate_batch.ports import ReadRows, Stores
-from tidegate_batch.sources.unchanged import confirm
+from tidegate_batch.sources.unchanged import confirm, confirming
 
 
 class GroupedFile(Protocol):
@@ -65,22 +65,14 @@ class GroupedReader:
         """
         file = self._opened(planned)
         end = first_row + rows
-        while first_row < end:
-            try:
+        with confirming(file.confirm, or_else=self.close):
+            while first_row < end:
                 what = f"{planned.source}, rows {first_row} to {end - 1}"
                 with explaining(what, self._kind, file.remote):
                     batch = file.take(first_row, end, columns=columns.names, batch_rows=batch_rows)
-            except JobError:
-                self.close()  # nothing read from it before is worth anything
-                file.confirm()  # what cannot be read may be what somebody is writing just now
-                raise
-            except StoreUnavailableError:
-                self.close()  # a group that failed has no rest; the next try decodes it anew
-                raise
-            after = first_row + batch.num_rows
-            yield ReadRows(batch=batch, row_index=np.arange(first_row, after))
-            first_row = after
-        file.confirm()
+                after = first_row + batch.num_rows
+                yield ReadRows(batch=batch, row_index=np.arange(first_row, after))
+                first_row = after
 
     def close(self) -> None:
         """Close the file that the last range was read from."""

@@ -16,14 +16,14 @@ from typing import BinaryIO, Final, cast
 import pyarrow as pa
 
 from tidegate.errors import JobError
-from tidegate.objects.port import ObjectStore, StoreUnavailableError
+from tidegate.objects.port import ObjectStore
 from tidegate_batch.core.formats import COMPRESSED, InputFormat
 from tidegate_batch.core.planning import RowGroup
 from tidegate_batch.core.records import PlannedInput
 from tidegate_batch.ports import FoundInput, InputShape, ReadRows, Stores
 from tidegate_batch.sources.dialect import Dialect, Heading, UnreadableRowsError, read_rows
 from tidegate_batch.sources.lines import NO_ENDS, RowCutter, Rows
-from tidegate_batch.sources.unchanged import confirm
+from tidegate_batch.sources.unchanged import confirm, confirming
 
 _SAMPLE_ROWS: Final = 1000
 """Looked at when a job is planned: enough to see a wrong type, and a millisecond or two."""
@@ -82,21 +82,13 @@ class TextSource:
         """Yield a range of rows; they are cut into batches by rows and bytes from its start on."""
         file = self._file_of(planned)
         end = first_row + rows
-        try:
+        with confirming(file.confirm, or_else=self.close):
             file.move_to(first_row)
             while first_row < end:
                 with self._explaining(f"{planned.source}, rows {first_row} to {end - 1}"):
                     read = file.take(min(batch_rows, end - first_row), columns)
                 first_row += read.batch.num_rows + len(read.bad)
                 yield read
-        except JobError:
-            self.close()  # nothing read from it before is worth anything
-            file.confirm()  # what cannot be read may be what somebody is writing just now
-            raise
-        except StoreUnavailableError:
-            self.close()  # nobody knows how far that file was read; the next try opens it anew
-            raise
-        file.confirm()
 
     def close(self) -> None:
         """Close the file that the last range was read from."""
